@@ -14,6 +14,7 @@ bench/results/clang-tidy.txt has the keys of the commit that `make nightly` last
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -32,6 +33,16 @@ ARGUMENTS = ["--quiet", "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=
 NOT_PRODUCTION = ("_test", "_bench", "_fuzz")
 RECORD = ROOT / "bench" / "results" / "clang-tidy.txt"
 STAMPS = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "atoll" / "lint"
+
+
+@functools.cache
+def commands_for_clang(build):
+    """A folder with the compile commands, without options that only GCC has."""
+    folder = build / "lint"
+    folder.mkdir(exist_ok=True)
+    text = (build / "compile_commands.json").read_text()
+    (folder / "compile_commands.json").write_text(text.replace(" -fno-reorder-blocks-and-partition", ""))
+    return folder
 
 
 def output_of(*command):
@@ -126,13 +137,14 @@ def touched(files, maker, known):
 
 
 def read(build, file):
-    done = subprocess.run([TOOL, "-p", str(build), *ARGUMENTS, file], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([TOOL, "-p", str(commands_for_clang(build)), *ARGUMENTS, file], cwd=ROOT, capture_output=True, text=True)
     return done.returncode == 0, done.stdout
 
 
 def read_all(build, todo, passed):
     """Calls `passed` with each file that clang-tidy does not object to; returns the others."""
     bad, began, shown = [], time.monotonic(), 0.0
+    commands_for_clang(build)  # Once, before the threads.
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {pool.submit(read, build, file): file for file in todo}
         for number, done in enumerate(concurrent.futures.as_completed(running), 1):

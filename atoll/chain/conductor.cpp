@@ -3,145 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace atl::chain {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(250);
-constexpr Duration kLongestPause = std::chrono::seconds(30);
 constexpr Duration kFirstRest = std::chrono::milliseconds(50);
 constexpr Duration kLongestRest = std::chrono::seconds(2);
 constexpr Duration kCutLink = std::chrono::seconds(30);
 constexpr Duration kCutPatience = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(5);  // Then the coordinator knows of it as well.
-/// A server that hangs and cannot be replaced is waited for so long.
-constexpr Duration kHangPatience = std::chrono::seconds(10);
 /// All its servers say that they do nothing, and it waits: something was lost on the way.
 constexpr Duration kLostPatience = std::chrono::seconds(3);
-constexpr double kUnknownDelay = 0.02;
-constexpr double kCutDelay = 1e3;  // Taken only where there is no other way.
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-void lengthen(Duration& pause, Duration first, Duration longest) {
-  pause = pause == Duration{} ? first : std::min<Duration>(2 * pause, longest);
-}
+/// Where they do work, for others, one is waited for so long.
+constexpr Duration kBusyPatience = std::chrono::seconds(30);
 
 }  // namespace
-
-// ---- Servers.
-
-bool Conductor::is_usable(const Server& server, Time now) const {
-  return server.is_ready && !server.hangs && now >= server.bad_until;
-}
-
-bool Conductor::is_usable(const std::string& address, Time now) const {
-  const auto found = servers_.find(address);
-  return found != servers_.end() && is_usable(found->second, now);
-}
-
-std::vector<Candidate> Conductor::candidates(Time now) const {
-  std::vector<Candidate> found;
-  for (const auto& [address, server] : servers_) {
-    if (!server.is_listed || !is_usable(server, now)) continue;
-    found.push_back({.address = address,
-                     .layers = server.lease.layers,
-                     .layers_per_s = server.lease.layers_per_s,
-                     .token_layers_per_s = server.lease.token_layers_per_s,
-                     .num_sessions = std::max(server.num_sessions, server.lease.num_sessions)});
-  }
-  return found;
-}
-
-/// Between servers by what one of them has measured, else by way of the gateway.
-double Conductor::delay(const std::string& from, const std::string& to, Time now) const {
-  const auto cut = cut_links_.find({from, to});
-  if (cut != cut_links_.end() && now < cut->second) return kCutDelay;
-  double sum = 0;
-  for (const auto& [near, far] : {std::pair(from, to), std::pair(to, from)}) {
-    const auto server = servers_.find(near);
-    if (server == servers_.end()) continue;
-    const auto& links = server->second.lease.links;
-    const auto link = std::ranges::find(links, far, &Link::address);
-    if (link != links.end()) return link->round_trip_ms / 2e3;
-    const Duration measured = server->second.watch.round_trip();
-    sum += measured == Duration{} ? kUnknownDelay : seconds(measured) / 2;
-  }
-  return sum;
-}
-
-void Conductor::call(const std::string& address, Server& server) {
-  server.is_called = true;
-  actions_.emplace_back(Connect{address});
-}
-
-void Conductor::servers(const std::vector<Lease>& leases, Time now) {
-  for (auto& [address, server] : servers_) server.is_listed = false;
-  for (const Lease& lease : leases) {
-    if (lease.num_layers != options_.num_layers) continue;
-    if (lease.state != LeaseState::kServing && lease.state != LeaseState::kDraining) continue;
-    Server& server = servers_[lease.address];
-    const Span layers = server.is_ready ? server.lease.layers : lease.layers;
-    server.lease = lease;
-    server.lease.layers = layers;
-    server.is_listed = lease.state == LeaseState::kServing;
-    if (!server.is_called && now >= server.retry_at) call(lease.address, server);
-  }
-  std::erase_if(servers_, [](const auto& entry) {
-    return !entry.second.is_listed && !entry.second.is_called;
-  });
-  find_chains(now);
-}
-
-void Conductor::greeted(const std::string& address, const Greeted& message, Time now) {
-  const auto found = servers_.find(address);
-  if (found == servers_.end()) return;
-  Server& server = found->second;
-  server.lease.layers = message.layers;
-  server.is_ready = true;
-  server.pause = {};
-  server.watch = {};
-  find_chains(now);
-}
-
-void Conductor::lost(const std::string& address, const std::string& /*reason*/, Time now) {
-  const auto found = servers_.find(address);
-  if (found == servers_.end()) return;
-  Server& server = found->second;
-  server.is_called = server.is_ready = server.hangs = false;
-  lengthen(server.pause, kFirstPause, kLongestPause);
-  server.retry_at = now + server.pause;
-  replace(address, "lost", now);
-}
-
-void Conductor::pong(const std::string& address, const Pong& message, Time now) {
-  const auto found = servers_.find(address);
-  if (found == servers_.end()) return;
-  found->second.watch.hear(message, now);
-}
-
-void Conductor::watch_servers(Time now) {
-  std::vector<std::string> hung;
-  for (auto& [address, server] : servers_) {
-    if (!server.is_called && server.is_listed && now >= server.retry_at) call(address, server);
-    if (!server.is_ready) continue;
-    if (server.watch.is_due(now)) actions_.emplace_back(Say{address, server.watch.ping(now)});
-    const bool hangs = server.watch.hangs(now);
-    if (hangs && !server.hangs) {
-      server.hangs_since = now;
-      hung.push_back(address);
-    }
-    server.hangs = hangs;
-    if (hangs && server.num_sessions > 0 && now - server.hangs_since > kHangPatience) {
-      actions_.emplace_back(HangUp{address});  // lost() follows.
-      server.hangs_since = now;
-    }
-  }
-  for (const std::string& address : hung) replace(address, "hung", now);
-}
-
-// ---- Sessions.
 
 Conductor::Sessions::iterator Conductor::find(const SessionId& id) {
   const auto key = keys_.find(id.number);
@@ -150,7 +28,7 @@ Conductor::Sessions::iterator Conductor::find(const SessionId& id) {
 }
 
 void Conductor::add(Key key, const Text& text, Time now) {
-  sessions_[key] = {.text = text, .since = now};
+  sessions_[key] = {.text = text, .since = now, .progressed = now};
   find_chains(now);
 }
 
@@ -180,7 +58,8 @@ void Conductor::remove(Key key) {
 
 void Conductor::say_forget(const std::string& address, const Session& session) {
   actions_.emplace_back(
-      Say{address, Forget{{.gateway = options_.gateway, .number = session.number}}});
+      Say{address, Forget{.session = {.gateway = options_.gateway, .number = session.number},
+                          .epoch = session.epoch}});
 }
 
 /// Its servers forget it.
@@ -196,10 +75,12 @@ void Conductor::let_go(Session& session) {
   session.is_broken = false;
 }
 
-void Conductor::begin_anew(Session& session, Time now) {
+void Conductor::begin_anew(Session& session, Time now, const char* kind) {
   let_go(session);
   session.since = now;
-  ++recoveries_["anew"];
+  lengthen(session.pause, kFirstRest, kLongestRest);
+  if (session.progressed < now) session.retry_at = now + session.pause;
+  ++recoveries_[kind];
 }
 
 void Conductor::set_hops(Session& session, std::vector<Hop> hops) {
@@ -222,7 +103,7 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
 }
 
 bool Conductor::find_chain(Key key, Session& session, Time now) {
-  auto hops = choose_route(candidates(now), whole_query(session, now));
+  auto hops = choose_route(candidates(session.text.num_tokens, now), whole_query(session, now));
   if (!hops) return false;
   hops->back().send_from = session.text.wanted_from;
   session.number = ++last_number_;
@@ -239,11 +120,17 @@ bool Conductor::find_chain(Key key, Session& session, Time now) {
 
 void Conductor::find_chains(Time now) {
   int64_t num_running = static_cast<int64_t>(keys_.size());
+  int64_t too_long = std::numeric_limits<int64_t>::max();
   for (auto& [key, session] : sessions_) {
     if (session.is_broken) repair(key, session, now);
     if (!session.hops.empty()) continue;
     if (num_running >= options_.max_sessions || now < session.retry_at) continue;
-    if (find_chain(key, session, now)) ++num_running;
+    if (session.text.num_tokens >= too_long) continue;
+    if (find_chain(key, session, now)) {
+      ++num_running;
+    } else {
+      too_long = session.text.num_tokens;  // Who is longer finds none either.
+    }
   }
 }
 
@@ -286,7 +173,7 @@ void Conductor::replace(const std::string& address, const char* kind, Time now) 
 
 /// Others in the place of its servers that cannot be used, run by run of them.
 void Conductor::repair(Key key, Session& session, Time now) {
-  std::vector<Candidate> others = candidates(now);
+  std::vector<Candidate> others = candidates(session.text.num_tokens, now);
   std::erase_if(others, [&](const Candidate& other) {
     return std::ranges::find(session.hops, other.address, &Hop::address) != session.hops.end();
   });
@@ -312,7 +199,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
     auto found = choose_route(others, query);
     if (!found) {
       // Others may make a chain, but not in its place: the same server would be in it twice.
-      if (choose_route(candidates(now), whole_query(session, now))) {
+      if (choose_route(candidates(session.text.num_tokens, now), whole_query(session, now))) {
         begin_anew(session, now);
         find_chain(key, session, now);
       }
@@ -324,6 +211,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
       feeds_anew = true;
     } else {
       resenders.push_back(hops.size() - 1);
+      hops.back().send_from = 0;  // Whoever is behind it now has nothing yet.
     }
     hops.insert(hops.end(), found->begin(), found->end());
     i = end;
@@ -348,16 +236,12 @@ void Conductor::repair(Key key, Session& session, Time now) {
   feed(key, session);
 }
 
-void Conductor::progressed(Session& session, Time now) {
-  session.since = now;
-  session.pause = {};
-  session.lacks_memory = false;
-}
-
-std::optional<Conductor::Arrived> Conductor::output(const Output& message, Time now) {
+std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
+                                                    const Output& message, Time now) {
   const auto found = find(message.session);
   if (found == sessions_.end() || found->second.hops.empty()) return std::nullopt;
   auto& [key, session] = *found;
+  if (session.hops.back().address != address) return std::nullopt;
   const int64_t end = message.begin + message.num_tokens;
   const bool is_known = message.branch != session.branch || end <= session.num_done;
   if (is_known || end > session.num_fed) return std::nullopt;
@@ -368,18 +252,20 @@ std::optional<Conductor::Arrived> Conductor::output(const Output& message, Time 
     return std::nullopt;
   }
   session.num_done = end;
-  progressed(session, now);
+  session.since = now;
+  if (end > session.most_done) {
+    session.most_done = end;
+    session.progressed = now;
+    session.pause = {};
+    session.lacks_memory = false;
+    for (const Hop& hop : session.hops) {
+      const auto server = servers_.find(hop.address);
+      if (server != servers_.end()) server->second.bad_pause = {};
+    }
+  }
   feed(key, session);
   if (begin == end) return std::nullopt;
   return Arrived{.key = key, .begin = begin};
-}
-
-void Conductor::blame(const std::string& address, Time now) {
-  const auto known = servers_.find(address);
-  if (known == servers_.end()) return;
-  lengthen(known->second.pause, kFirstPause, kLongestPause);
-  known->second.bad_until = now + known->second.pause;
-  replace(std::string(address), "damaged", now);
 }
 
 void Conductor::distrust(Key key, Time now) {
@@ -400,7 +286,7 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
   switch (message.fault) {
     case Fault::kNoMemory:
       let_go(session);
-      if (!std::exchange(session.lacks_memory, true)) session.since = now;
+      session.lacks_memory = true;
       lengthen(session.pause, kFirstRest, kLongestRest);
       session.retry_at = now + session.pause;
       return;
@@ -455,8 +341,14 @@ std::string Conductor::reason_of(const Session& session, Time now) const {
   if (session.lacks_memory) {
     return "the servers have no room for more keys and values: ask for less, or later";
   }
-  const Span missing = missing_layers(candidates(now), {0, options_.num_layers});
-  if (missing.size() == 0) return "no chain of servers that reach each other holds all layers";
+  const Span all{0, options_.num_layers};
+  const Span missing = missing_layers(candidates(0, now), all);
+  if (missing.size() == 0) {
+    const bool is_long = missing_layers(candidates(session.text.num_tokens, now), all).size() > 0;
+    return is_long ? fmt::format("no chain of servers has memory for the {} tokens of this text",
+                                 session.text.num_tokens)
+                   : "the servers of this model get no further with this text";
+  }
   return fmt::format("no server holds the layers {} to {} of {} of this model now", missing.begin,
                      missing.end - 1, options_.num_layers);
 }
@@ -468,25 +360,23 @@ void Conductor::watch_sessions(Time now) {
       cut_link(key, session, now);
     }
     const bool waits = session.hops.empty() || session.is_broken;
+    const bool is_queued = session.hops.empty() && !session.lacks_memory &&
+                           static_cast<int64_t>(keys_.size()) >= options_.max_sessions;
+    const Duration patience = session.lacks_memory ? options_.memory_patience
+                              : session.had_chain  ? options_.patience
+                                                   : options_.first_patience;
+    if (is_queued) session.progressed = now;
     if (waits) {
-      const bool has_turn = static_cast<int64_t>(keys_.size()) < options_.max_sessions;
-      const Duration patience = session.lacks_memory ? options_.memory_patience
-                                : session.had_chain  ? options_.patience
-                                                     : options_.first_patience;
-      if ((has_turn || session.is_broken) && now - session.since > patience) {
-        refused.push_back(key);
-      } else if (!has_turn && !session.is_broken) {
-        session.since = now;
-      }
+      if (now - session.progressed > patience) refused.push_back(key);
       continue;
     }
     const bool are_idle = std::ranges::all_of(session.hops, [&](const Hop& hop) {
       const auto server = servers_.find(hop.address);
       return server != servers_.end() && server->second.watch.is_idle();
     });
-    if (session.num_fed == session.num_done || !are_idle) {
-      session.since = now;
-    } else if (now - session.since > kLostPatience) {
+    if (session.num_fed == session.num_done) {
+      session.since = session.progressed = now;
+    } else if (now - session.since > (are_idle ? kLostPatience : kBusyPatience)) {
       begin_anew(session, now);
     }
   }

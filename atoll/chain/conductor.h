@@ -26,7 +26,8 @@ struct ConductorOptions {
   int32_t num_layers = 0;
   int64_t chunk_tokens = 256;  // Of a text that is read, in one message.
   int64_t max_sessions = 64;   // With a chain at once; more wait.
-  /// How long a session that has lost its chain waits for another, and one that never had one.
+  /// How long a session that has lost its chain, or gets no further, is kept up, and one that never
+  /// had a chain.
   Duration patience = std::chrono::seconds(30);
   Duration first_patience = std::chrono::seconds(3);
   Duration memory_patience = std::chrono::minutes(2);  // For room for its keys and values.
@@ -88,7 +89,7 @@ class Conductor {
   void greeted(const std::string& address, const Greeted& message, Time now);
   /// The connection is gone, or was refused.
   void lost(const std::string& address, const std::string& reason, Time now);
-  std::optional<Arrived> output(const Output& message, Time now);
+  std::optional<Arrived> output(const std::string& address, const Output& message, Time now);
   void trouble(const std::string& address, const Trouble& message, Time now);
   /// What the last server of its chain sends is not finite.
   void distrust(Key key, Time now);
@@ -112,6 +113,7 @@ class Conductor {
     Time retry_at{};
     Duration pause{};
     Time bad_until{};  // It made nonsense.
+    Duration bad_pause{};
     PeerWatch watch;
     bool hangs = false;
     Time hangs_since{};
@@ -126,7 +128,9 @@ class Conductor {
     uint32_t branch = 0;
     int64_t num_fed = 0;
     int64_t num_done = 0;  // Read by all of the chain.
-    Time since{};          // Without a chain, or without progress.
+    Time since{};          // Without a chain, or waiting for rows.
+    Time progressed{};     // A token has come, or more of its text was read than ever.
+    int64_t most_done = 0;
     Time retry_at{};
     Duration pause{};
     bool had_chain = false;
@@ -136,16 +140,17 @@ class Conductor {
   };
   using Sessions = std::map<Key, Session>;
 
+  static void lengthen(Duration& pause, Duration first, Duration longest);
   bool is_usable(const Server& server, Time now) const;
   bool is_usable(const std::string& address, Time now) const;
-  std::vector<Candidate> candidates(Time now) const;
+  std::vector<Candidate> candidates(int64_t num_positions, Time now) const;
   double delay(const std::string& from, const std::string& to, Time now) const;
   void call(const std::string& address, Server& server);
-  /// Those sessions with a server for which `is_gone` holds get others in its place.
+  /// Those sessions with that server get others in its place.
   void replace(const std::string& address, const char* kind, Time now);
   void repair(Key key, Session& session, Time now);
   void blame(const std::string& address, Time now);
-  void begin_anew(Session& session, Time now);
+  void begin_anew(Session& session, Time now, const char* kind = "anew");
   void say_forget(const std::string& address, const Session& session);
   void let_go(Session& session);
   void find_chains(Time now);
@@ -153,7 +158,6 @@ class Conductor {
   bool find_chain(Key key, Session& session, Time now);
   void set_hops(Session& session, std::vector<Hop> hops);
   void feed(Key key, Session& session);
-  void progressed(Session& session, Time now);
   void watch_servers(Time now);
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);
@@ -167,6 +171,7 @@ class Conductor {
   uint64_t last_number_ = 0;
   std::map<std::pair<std::string, std::string>, Time> cut_links_;  // Until when they are avoided.
   std::map<std::string, int64_t> recoveries_;
+  Time last_tick_{};
   std::vector<Action> actions_;
 };
 

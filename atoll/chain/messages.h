@@ -65,7 +65,6 @@ struct Greet {
 /// The answer: this server is there for who greeted it.
 struct Greeted {
   Span layers;
-  int32_t page_positions = 0;  // Tokens for which memory is given out at once.
 };
 /// The other answer; the connection ends.
 struct Refused {
@@ -103,9 +102,11 @@ struct Reroute {
   uint32_t epoch = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it.
 };
-/// From the gateway: nobody wants it any more.
+/// From the gateway: nobody wants it any more; rows by a route of this epoch or an older one are
+/// late. By a newer route the session may come again.
 struct Forget {
   SessionId session;
+  uint32_t epoch = 0;
 };
 
 enum class Fault : uint8_t {
@@ -132,7 +133,6 @@ struct Pong {
   uint64_t number = 0;
   uint64_t num_passes = 0;  // Since the start.
   uint32_t pass_ms = 0;     // For which the pass under way lasts; 0: none is.
-  int64_t num_free = 0;     // Positions for which there is memory.
 };
 
 // ---- With the coordinator.

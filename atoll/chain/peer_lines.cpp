@@ -14,9 +14,13 @@ void PeerLines::send(net::ConnectionId id, const Message& message) {
   Bytes frame = encode(message);
   const MutexLock lock(mutex_);
   Line& line = lines_[id];
+  if (line.is_closed) return;
   line.bytes += frame.size();
   line.queue.push_back(std::move(frame));
-  if (line.bytes > kMaxQueuedBytes) return transport_.close(id);
+  if (line.bytes > kMaxQueuedBytes) {
+    line = {.queue = {}, .is_closed = true};
+    return transport_.close(id);
+  }
   flush(id, line);
 }
 

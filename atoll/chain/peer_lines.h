@@ -15,7 +15,7 @@ namespace atl::chain {
 class PeerLines {
  public:
   /// A line for which more than this waits is closed: who is at its end takes nothing any more.
-  static constexpr size_t kMaxQueuedBytes = size_t{256} << 20;
+  static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 
   /// As a member of the run with that fingerprint; empty in the clear. The transport must outlive
   /// it.
@@ -34,6 +34,7 @@ class PeerLines {
     std::deque<Bytes> queue;
     size_t bytes = 0;
     bool is_full = false;
+    bool is_closed = false;
   };
   void flush(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
 

@@ -18,7 +18,7 @@ Ping PeerWatch::ping(Time now) {
 }
 
 void PeerWatch::hear(const Pong& pong, Time now) {
-  if (pong.pass_ms == 0 || pong.num_passes != last_.num_passes) {
+  if (last_.pass_ms > 0 && pong.num_passes != last_.num_passes) {
     usual_pass_ms_ += (last_.pass_ms - usual_pass_ms_) / 8;
   }
   last_ = pong;

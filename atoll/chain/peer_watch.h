@@ -15,7 +15,7 @@ class PeerWatch {
  public:
   static constexpr Duration kPingInterval = std::chrono::milliseconds(100);
   static constexpr Duration kLeastPatience = std::chrono::milliseconds(400);
-  static constexpr Duration kLeastPass = std::chrono::seconds(2);
+  static constexpr Duration kLeastPass = std::chrono::seconds(5);
 
   /// A ping is due: say it.
   bool is_due(Time now) const { return now >= next_ping_; }
@@ -25,7 +25,6 @@ class PeerWatch {
   bool hangs(Time now) const;
   /// Its last answer said that it does nothing.
   bool is_idle() const { return last_.pass_ms == 0; }
-  Time next_deadline() const { return next_ping_; }
   /// As measured; zero before there was an answer.
   Duration round_trip() const { return smoothed_; }
 

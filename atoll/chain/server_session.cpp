@@ -23,33 +23,47 @@ void ServerSession::go_back(int64_t position) {
   length_ = std::min(length_, position);
 }
 
-bool ServerSession::take(Work work) {
+ServerSession::Taken ServerSession::take(Work work) {
   if (!hops_.empty() && work.hops.front().layers != layers()) {
-    if (work.epoch <= epoch_) return true;  // By a route that is no more.
-    go_back(0);                             // This server has got other layers of the chain.
+    if (work.epoch <= epoch_) return Taken::kGood;  // By a route that is no more.
+    go_back(0);                                     // It has got other layers of the chain.
     keeps_ = true;
   }
+  if (!hops_.empty() && work.precision != precision_) return Taken::kOther;
   if (hops_.empty() || work.epoch > epoch_) {
+    const std::string before = next();
+    const bool is_new = hops_.empty();
     epoch_ = work.epoch;
     hops_ = std::move(work.hops);
+    // Its gateway says so as well (Reroute), but that may come later than these rows.
+    if (!is_new && keeps_ && next() != before) {
+      rerouted_ = epoch_;
+      again_ = all_kept();
+    }
   }
-  if (work.branch < branch_) return true;
+  precision_ = work.precision;
+  if (work.branch < branch_) return Taken::kGood;
   if (work.branch > branch_) {
     go_back(work.begin);
     branch_ = work.branch;
   }
-  if (work.begin > arrived_) return false;
+  if (work.begin > arrived_) return Taken::kGap;
   const int64_t end = work.begin + work.num_tokens;
   Rows news = cut({.begin = work.begin,
                    .num_tokens = work.num_tokens,
                    .precision = work.precision,
                    .rows_TC = std::move(work.rows_TC)},
                   arrived_, end);
-  if (news.num_tokens == 0) return true;
+  if (news.num_tokens == 0) return Taken::kGood;
   arrived_ = news.end();
-  precision_ = news.precision;
   unread_.push_back(std::move(news));
-  return true;
+  return Taken::kGood;
+}
+
+int64_t ServerSession::unread_bytes() const {
+  int64_t bytes = 0;
+  for (const Rows& rows : unread_) bytes += static_cast<int64_t>(rows.rows_TC.size());
+  return bytes;
 }
 
 std::vector<Rows> ServerSession::unread(int64_t count) const {
@@ -99,17 +113,21 @@ void ServerSession::keep(const Rows& made) {
 }
 
 std::optional<std::vector<Message>> ServerSession::reroute(const Reroute& message) {
-  std::vector<Message> again;
   // Rows that came by the new route may have told of it before.
-  if (message.epoch <= rerouted_ || message.epoch < epoch_) return again;
+  if (message.epoch <= rerouted_ || message.epoch < epoch_) return std::vector<Message>();
   const bool is_here = !hops_.empty() && message.hops.front().layers == layers();
   if (!is_here || !keeps_ || message.hops.size() == 1) return std::nullopt;
   rerouted_ = epoch_ = message.epoch;
   hops_ = message.hops;
+  return all_kept();
+}
+
+std::vector<Message> ServerSession::all_kept() const {
+  std::vector<Message> all;
   for (const Rows& rows : kept_) {
-    if (auto sent = sent_on(rows)) again.push_back(*std::move(sent));
+    if (auto sent = sent_on(rows)) all.push_back(*std::move(sent));
   }
-  return again;
+  return all;
 }
 
 void ServerSession::stop_keeping() {
@@ -118,12 +136,19 @@ void ServerSession::stop_keeping() {
   kept_bytes_ = 0;
 }
 
-void ForgottenSessions::add(const SessionId& id) {
-  if (!ids_.insert(id).second) return;
-  order_.push_back(id);
+void ForgottenSessions::add(const Forget& message) {
+  const auto [entry, is_new] = epochs_.try_emplace(message.session, message.epoch);
+  entry->second = std::max(entry->second, message.epoch);
+  if (!is_new) return;
+  order_.push_back(message.session);
   if (order_.size() <= kMost) return;
-  ids_.erase(order_.front());
+  epochs_.erase(order_.front());
   order_.pop_front();
+}
+
+bool ForgottenSessions::has(const SessionId& id, uint32_t epoch) const {
+  const auto entry = epochs_.find(id);
+  return entry != epochs_.end() && epoch <= entry->second;
 }
 
 }  // namespace atl::chain

@@ -7,8 +7,9 @@
 // what was lost is computed anew.
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/bytes.h"
@@ -29,11 +30,18 @@ class ServerSession {
   /// Of what came last: what is made goes on as well as that.
   Precision precision() const { return precision_; }
 
-  /// False: rows before these are missing here, and will not come by themselves.
-  [[nodiscard]] bool take(Work work);
+  enum class Taken : uint8_t {
+    kGood,
+    kGap,    // Rows before these are missing here, and will not come by themselves.
+    kOther,  // It was in another precision before.
+  };
+  [[nodiscard]] Taken take(Work work);
+  /// What the next server is to get anew, where the last work named another one than before.
+  std::vector<Message> take_again() { return std::exchange(again_, {}); }
   /// Positions that were read. Falls when its gateway goes back in the text.
   int64_t length() const { return length_; }
   int64_t num_unread() const { return arrived_ - length_; }
+  int64_t unread_bytes() const;
   /// The next `count` unread rows.
   std::vector<Rows> unread(int64_t count) const;
 
@@ -52,6 +60,7 @@ class ServerSession {
 
  private:
   void go_back(int64_t position);
+  std::vector<Message> all_kept() const;
   std::optional<Message> sent_on(Rows made) const;
   void keep(const Rows& made);
 
@@ -65,21 +74,22 @@ class ServerSession {
   int64_t arrived_ = 0;  // Positions of which rows are here or were read.
   std::deque<Rows> unread_;
   std::deque<Rows> kept_;  // All from position 0 on.
+  std::vector<Message> again_;
   bool keeps_ = true;
   int64_t kept_bytes_ = 0;
 };
 
-/// Sessions that nobody wants any more: rows that were on their way then are not to begin them
-/// anew.
+/// Sessions that nobody wants any more: rows that were on their way then, by a route of that epoch
+/// or an older one, are not to begin them anew.
 class ForgottenSessions {
  public:
   static constexpr size_t kMost = 4096;
 
-  void add(const SessionId& id);
-  bool has(const SessionId& id) const { return ids_.contains(id); }
+  void add(const Forget& message);
+  bool has(const SessionId& id, uint32_t epoch) const;
 
  private:
-  std::set<SessionId> ids_;
+  std::map<SessionId, uint32_t> epochs_;
   std::deque<SessionId> order_;
 };
 

@@ -18,7 +18,7 @@ void visit(auto& io, Is<Span> auto& m) { io(m.begin, m.end); }
 void visit(auto& io, Is<SessionId> auto& m) { io(m.gateway, m.number); }
 void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers, m.send_from); }
 void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.gateway); }
-void visit(auto& io, Is<Greeted> auto& m) { io(m.layers, m.page_positions); }
+void visit(auto& io, Is<Greeted> auto& m) { io(m.layers); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
 void visit(auto& io, Is<Work> auto& m) {
   io(m.session, m.epoch, m.branch, m.begin, m.hops, m.precision, m.num_tokens, m.rows_TC);
@@ -27,10 +27,10 @@ void visit(auto& io, Is<Output> auto& m) {
   io(m.session, m.epoch, m.branch, m.begin, m.precision, m.num_tokens, m.rows_TC);
 }
 void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.hops); }
-void visit(auto& io, Is<Forget> auto& m) { io(m.session); }
+void visit(auto& io, Is<Forget> auto& m) { io(m.session, m.epoch); }
 void visit(auto& io, Is<Trouble> auto& m) { io(m.session, m.epoch, m.fault, m.reason); }
 void visit(auto& io, Is<Ping> auto& m) { io(m.number); }
-void visit(auto& io, Is<Pong> auto& m) { io(m.number, m.num_passes, m.pass_ms, m.num_free); }
+void visit(auto& io, Is<Pong> auto& m) { io(m.number, m.num_passes, m.pass_ms); }
 void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
 void visit(auto& io, Is<Lease> auto& m) {
   io(m.name, m.address, m.model, m.digest, m.num_layers, m.max_layers, m.is_fixed, m.state,
@@ -51,6 +51,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames 
     "Trouble", "Ping",    "Pong",    "Offer", "Place",  "Watch",   "Servers"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
+constexpr size_t kMaxAddressBytes = 260;
+constexpr int64_t kMaxPosition = int64_t{1} << 40;
 
 template <size_t... kIndexes>
 Message empty_message(size_t kind, std::index_sequence<kIndexes...> /*indexes*/) {
@@ -59,6 +61,8 @@ Message empty_message(size_t kind, std::index_sequence<kIndexes...> /*indexes*/)
   return message;
 }
 
+bool is_position(int64_t value) { return value >= 0 && value <= kMaxPosition; }
+
 void check(const std::vector<Hop>& hops) {
   if (hops.empty() || hops.size() > kMaxHops) {
     throw InputError(fmt::format("a route of {} servers", hops.size()));
@@ -66,8 +70,11 @@ void check(const std::vector<Hop>& hops) {
   for (size_t i = 0; i < hops.size(); ++i) {
     const Span& layers = hops[i].layers;
     const bool joins = i == 0 || layers.begin == hops[i - 1].layers.end;
-    if (layers.begin < 0 || layers.size() <= 0 || !joins || hops[i].send_from < 0) {
+    if (layers.begin < 0 || layers.size() <= 0 || !joins) {
       throw InputError("a route whose layers do not follow each other");
+    }
+    if (hops[i].address.size() > kMaxAddressBytes || !is_position(hops[i].send_from)) {
+      throw InputError("a route with an address or a position that cannot be");
     }
   }
 }
@@ -75,7 +82,7 @@ void check(const std::vector<Hop>& hops) {
 void check_rows(const auto& rows) {
   const size_t least = rows.num_tokens;  // A row has at least a byte.
   const size_t size = rows.rows_TC.size();
-  if (rows.begin < 0 || size < least || (least == 0 ? size > 0 : size % least != 0)) {
+  if (!is_position(rows.begin) || size < least || (least == 0 ? size > 0 : size % least != 0)) {
     throw InputError(fmt::format("{} bytes for {} rows from position {}", rows.rows_TC.size(),
                                  rows.num_tokens, rows.begin));
   }

@@ -1,6 +1,7 @@
 // A model behind OpenAI's API on this machine, or some of its layers for a swarm.
 #include "atoll/cli_torch/serve_command.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -125,7 +126,11 @@ int32_t fitting_layers(const ServeArguments& arguments, const weights::ModelConf
   const double memory = memory_bytes(arguments);
   const double each = layer_bytes(config, files);
   const auto kv = static_cast<double>(kv_bytes(arguments));
-  const auto fitting = static_cast<int64_t>(std::max(0.0, (memory - kv - kProgramBytes) / each));
+  // A page of keys and values is there for all of a server's layers.
+  const double page = 2.0 * sizeof(float) * model::KvPool::kPagePositions *
+                      static_cast<double>(config.num_kv_heads * config.head_size());
+  const auto fitting = static_cast<int64_t>(
+      std::max(0.0, std::min((memory - kv - kProgramBytes) / each, kv / page)));
   const int64_t wanted = named ? named->size() : 1;
   if (fitting < wanted) {
     throw InputError(fmt::format(
@@ -139,6 +144,10 @@ int32_t fitting_layers(const ServeArguments& arguments, const weights::ModelConf
 }
 
 void serve_layers(const ServeArguments& arguments) {
+  if (arguments.model.device != "cpu") {
+    throw UsageError("--device: layers are served on the CPU as yet");
+  }
+  if (arguments.model.threads > 0) at::set_num_threads(static_cast<int>(arguments.model.threads));
   const std::filesystem::path folder = weights::resolve_model(arguments.model.model);
   const weights::ModelConfig config = weights::load_hf_config(folder).config;
   const auto files = std::make_shared<const weights::ModelFiles>(folder, config);

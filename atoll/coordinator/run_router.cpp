@@ -98,17 +98,13 @@ void require_names(const std::vector<std::string>& names) {
 }
 
 RunRouter::RunRouter(std::vector<Run> runs, Duration hello_timeout)
-    : hello_timeout_(hello_timeout), runs_(routed(std::move(runs))) {}
-
-std::vector<RunRouter::Routed> RunRouter::routed(std::vector<Run> runs) {
+    : hello_timeout_(hello_timeout) {
   ATOLL_CHECK(!runs.empty());
   std::vector<std::string> names;
   for (const Run& run : runs) names.push_back(run.name);
   require_names(names);
   require_ids(runs);
-  std::vector<Routed> routed;
-  for (Run& run : runs) routed.push_back({.run = std::move(run)});
-  return routed;
+  for (Run& run : runs) runs_.push_back({.run = std::move(run)});
 }
 
 RunRouter::Actions RunRouter::take() { return std::exchange(actions_, {}); }

@@ -94,7 +94,6 @@ class RunRouter {
     Run run;
     State state = State::kServed;
   };
-  static std::vector<Routed> routed(std::vector<Run> runs);
 
   void opened(const net::Opened& event, Time now);
   void greet(net::Opened stranger, net::Received first, Time now);

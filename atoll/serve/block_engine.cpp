@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -17,6 +18,10 @@ namespace {
 
 using chain::Fault;
 
+/// Of rows in a message: well within what a frame may have.
+constexpr size_t kFrameBytes = size_t{2} << 20;
+/// A text whose guesses are verified is not held up by others that are read.
+constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
 
 int64_t num_pages(const model::Model& model, int64_t bytes) {
@@ -36,7 +41,11 @@ BlockEngine::BlockEngine(const model::Model& model, const BlockEngineOptions& op
       pool_(std::make_shared<model::KvPool>(model.config(), model.device(),
                                             model.decoder().layers(),
                                             num_pages(model, options.kv_bytes))),
-      context_(std::min(model.config().context(), pool_->num_left() * kPositions)) {}
+      context_(pool_->num_left() * kPositions),
+      pass_rows_(std::clamp<int64_t>(
+          static_cast<int64_t>(
+              kFrameBytes / chain::row_bytes(chain::Precision::kFp32, model.config().hidden_size)),
+          1, options.prompt_tokens)) {}
 
 int64_t BlockEngine::num_free() const { return pool_->num_left() * kPositions; }
 
@@ -67,37 +76,67 @@ void BlockEngine::hear(chain::Message message, Time now) {
   } else if (const auto* change = std::get_if<chain::Reroute>(&message)) {
     reroute(*change, now);
   } else if (const auto* forget = std::get_if<chain::Forget>(&message)) {
-    forgotten_.add(forget->session);
-    if (const auto text = find(forget->session); text != texts_.end()) texts_.erase(text);
+    forgotten_.add(*forget);
+    const auto text = find(forget->session);
+    if (text != texts_.end() && text->session.epoch() <= forget->epoch) texts_.erase(text);
   }
 }
 
-void BlockEngine::work(chain::Work message, Time now) {
-  if (forgotten_.has(message.session)) return;
+std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
+    const chain::Work& work) const {
   const auto& own = model_.decoder().layers();
-  const chain::Span layers = message.hops.front().layers;
-  const chain::Span here{static_cast<int32_t>(own.begin), static_cast<int32_t>(own.end)};
-  chain::ServerSession stranger(message.session);
-  if (!here.holds(layers)) {
-    return complain(stranger, Fault::kNotKept,
-                    fmt::format("layers {} to {} are asked for, and {} to {} are here",
-                                layers.begin, layers.end - 1, here.begin, here.end - 1));
+  const chain::Span layers = work.hops.front().layers;
+  if (layers.begin < own.begin || layers.end > own.end) {
+    return std::pair(Fault::kNotKept,
+                     fmt::format("layers {} to {} are asked for, and {} to {} are here",
+                                 layers.begin, layers.end - 1, own.begin, own.end - 1));
   }
-  const bool is_good =
-      message.rows_TC.size() ==
-      message.num_tokens * chain::row_bytes(message.precision, model_.config().hidden_size);
-  if (!is_good || message.begin + message.num_tokens > context_) {
-    return complain(stranger, Fault::kDamaged,
-                    is_good ? "rows beyond the context" : "rows of another model");
+  const size_t row = chain::row_bytes(work.precision, model_.config().hidden_size);
+  if (work.rows_TC.size() != work.num_tokens * row) {
+    return std::pair(Fault::kDamaged, "rows of another model");
   }
+  const int64_t end = work.begin + work.num_tokens;
+  if (end > model_.config().context() || end > model_.config().steady_positions()) {
+    return std::pair(Fault::kDamaged, "rows beyond the context");
+  }
+  if (end > context_) {
+    return std::pair(Fault::kNoMemory,
+                     fmt::format("there are {} positions for keys and values", context_));
+  }
+  return std::nullopt;
+}
+
+void BlockEngine::work(chain::Work message, Time now) {
+  if (forgotten_.has(message.session, message.epoch)) return;
+  chain::Trouble trouble{
+      .session = message.session, .epoch = message.epoch, .fault = {}, .reason = {}};
   auto text = find(message.session);
-  if (text == texts_.end()) {
-    texts_.push_back({std::move(stranger), model::KvCache(pool_), now});
-    text = std::prev(texts_.end());
+  auto objection = objection_to(message);
+  if (text == texts_.end() && std::ssize(texts_) >= options_.max_sessions) {
+    objection = {Fault::kNoMemory, fmt::format("{} sessions are here", texts_.size())};
   }
-  text->heard = now;
-  if (text->session.take(std::move(message))) return;
-  end(text, Fault::kNotKept, "rows before these are missing");
+  if (!objection) {
+    if (text == texts_.end()) {
+      texts_.push_back({chain::ServerSession(message.session), model::KvCache(pool_), now});
+      text = std::prev(texts_.end());
+    }
+    text->heard = now;
+    const auto taken = text->session.take(std::move(message));
+    for (chain::Message& each : text->session.take_again()) sent_.push_back(std::move(each));
+    int64_t unread = 0;
+    for (const Text& each : texts_) unread += each.session.unread_bytes();
+    if (taken == chain::ServerSession::Taken::kGap) {
+      objection = {Fault::kNotKept, "rows before these are missing"};
+    } else if (taken == chain::ServerSession::Taken::kOther) {
+      objection = {Fault::kDamaged, "rows in another precision than before"};
+    } else if (unread > options_.unread_bytes) {
+      objection = {Fault::kNoMemory, "too many rows wait to be read"};
+    }
+  }
+  if (!objection) return;
+  std::tie(trouble.fault, trouble.reason) = *std::move(objection);
+  sent_.emplace_back(std::move(trouble));
+  if (text != texts_.end()) texts_.erase(text);
 }
 
 void BlockEngine::reroute(const chain::Reroute& message, Time now) {
@@ -140,8 +179,10 @@ bool BlockEngine::is_idle() const {
 std::vector<int64_t> BlockEngine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
-    for (const Text& text : texts_) num_unread.push_back(text.session.num_unread());
-    std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens);
+    for (const Text& text : texts_) {
+      num_unread.push_back(std::min(text.session.num_unread(), pass_rows_));
+    }
+    std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens, kFew);
     auto text = texts_.begin();
     size_t i = 0;
     for (; text != texts_.end(); ++text, ++i) {
@@ -158,14 +199,18 @@ std::vector<int64_t> BlockEngine::prepare() {
 }
 
 void BlockEngine::read(Time now) {
-  std::erase_if(texts_,
-                [&](const Text& text) { return now - text.heard > options_.idle_patience; });
+  for (auto text = texts_.begin(); text != texts_.end();) {
+    const bool is_idle =
+        text->session.num_unread() == 0 && now - text->heard > options_.idle_patience;
+    text = is_idle ? end(text, Fault::kNotKept, "nobody went on with it") : std::next(text);
+  }
   const std::vector<int64_t> counts = prepare();
   std::map<chain::Span, std::pair<std::vector<Text*>, std::vector<int64_t>>> passes;
   size_t i = 0;
   for (Text& text : texts_) {
     const int64_t count = counts[i++];
     if (count == 0) continue;
+    text.heard = now;
     auto& [texts, texts_counts] = passes[text.session.layers()];
     texts.push_back(&text);
     texts_counts.push_back(count);
@@ -200,10 +245,10 @@ void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
   at::Tensor made_TC;
   std::string trouble;
   if (!good.empty()) {
-    const at::Tensor x_1TC = at::empty({1, static_cast<int64_t>(values_TC.size()) / width, width},
-                                       at::TensorOptions().dtype(at::kFloat));
-    std::ranges::copy(values_TC, x_1TC.mutable_data_ptr<float>());
     try {
+      const at::Tensor x_1TC = at::empty({1, static_cast<int64_t>(values_TC.size()) / width, width},
+                                         at::TensorOptions().dtype(at::kFloat));
+      std::ranges::copy(values_TC, x_1TC.mutable_data_ptr<float>());
       made_TC = model_.layers_1TC({layers.begin, layers.end}, x_1TC.to(model_.device()), rows)[0]
                     .to(at::kCPU)
                     .contiguous();

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,9 +25,11 @@
 namespace atl::serve {
 
 struct BlockEngineOptions {
-  int64_t kv_bytes = int64_t{1} << 30;      // For keys and values.
-  int64_t kept_bytes = int64_t{256} << 20;  // Of what was sent on, for servers that take a place.
-  int64_t prompt_tokens = 256;              // Of texts that are read, in a pass.
+  int64_t kv_bytes = int64_t{1} << 30;        // For keys and values.
+  int64_t kept_bytes = int64_t{256} << 20;    // Of what was sent on, for servers that take a place.
+  int64_t prompt_tokens = 256;                // Of texts that are read, in a pass.
+  int64_t unread_bytes = int64_t{256} << 20;  // Of rows that have come and wait.
+  int64_t max_sessions = 1024;
   Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
 };
 
@@ -65,6 +68,7 @@ class BlockEngine {
   using Texts = std::list<Text>;  // The oldest first.
 
   Texts::iterator find(const chain::SessionId& id);
+  std::optional<std::pair<chain::Fault, std::string>> objection_to(const chain::Work& work) const;
   void work(chain::Work message, Time now);
   void reroute(const chain::Reroute& message, Time now);
   void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);
@@ -76,7 +80,8 @@ class BlockEngine {
   const model::Model& model_;
   const BlockEngineOptions options_;
   const std::shared_ptr<model::KvPool> pool_;
-  const int64_t context_;
+  const int64_t context_;    // Positions in all.
+  const int64_t pass_rows_;  // Of one session.
   Texts texts_;
   chain::ForgottenSessions forgotten_;
   std::vector<chain::Message> sent_;

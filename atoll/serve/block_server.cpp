@@ -15,6 +15,10 @@ namespace {
 
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
+constexpr size_t kMostLinks = 16;  // That a lease has.
+constexpr size_t kMaxOrdersBytes = size_t{256} << 20;
+constexpr double kPassSeconds = 0.5;
+constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
 
 /// A server has to know the others of its model.
 chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
@@ -66,25 +70,84 @@ BlockServer::~BlockServer() { leave(""); }
 // ---- The thread that speaks.
 
 void BlockServer::run(const std::function<bool()>& stops) {
-  if (lease_.is_fixed) take_place(lease_.layers);
+  std::optional<chain::Span> place;
+  if (lease_.is_fixed) place = lease_.layers;
   offer(clock_.now());
   Time next_offer{};
   while (!stops()) {
     const Time now = clock_.now();
     if (now >= post_.next_deadline()) post_.tick(now);
-    if (const auto place = post_.take_place(); place && *place != lease_.layers) {
-      take_place(*place);
+    look_at_reader();
+    if (const auto other = post_.take_place(); other && *other != lease_.layers) place = other;
+    if (place && lease_.state != chain::LeaseState::kLoading) {
+      take_place(*std::exchange(place, {}));
     }
     learn_servers();
     if (now >= next_offer) {
+      ping_neighbours(now);
       offer(now);
       next_offer = now + kBetweenOffers;
     }
     if (const auto event = inbox_.pop(kNap)) handle(*event);
+    if (inbox_.overflowed()) throw InputError("more has come than this server can hold");
   }
+  if (!reader_.joinable()) return;
   lease_.state = chain::LeaseState::kDraining;
   offer(clock_.now());
   leave("it is shut down");
+}
+
+/// Whether it has loaded its layers meanwhile, or failed.
+void BlockServer::look_at_reader() {
+  std::optional<Loaded> loaded;
+  {
+    const MutexLock lock(mutex_);
+    if (!failure_.empty()) throw InputError(failure_);
+    loaded = std::exchange(loaded_, {});
+  }
+  if (!loaded) return;
+  lease_.layers_per_s = loaded->speed.layers_per_s;
+  lease_.token_layers_per_s = loaded->speed.token_layers_per_s;
+  lease_.num_positions = loaded->num_positions;
+  lease_.state = chain::LeaseState::kServing;
+  offer(clock_.now());
+  options_.log(
+      fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many tokens",
+                  lease_.layers.begin, lease_.layers.end - 1, lease_.num_layers,
+                  lease_.layers_per_s, lease_.token_layers_per_s));
+}
+
+/// How long the next servers take to answer, for who chooses routes.
+void BlockServer::ping_neighbours(Time now) {
+  std::vector<std::pair<std::string, net::ConnectionId>> lines;
+  {
+    const MutexLock lock(mutex_);
+    lines.assign(neighbours_.begin(), neighbours_.end());
+  }
+  std::erase_if(pings_, [&](const auto& ping) {
+    return std::ranges::find(lines, ping.first, [](const auto& line) { return line.second; }) ==
+           lines.end();
+  });
+  for (const auto& [address, line] : lines) {
+    if (!pings_.try_emplace(line, address, now).second) continue;  // One is under way.
+    lines_.send(line, chain::Ping{});
+  }
+}
+
+void BlockServer::hear_pong(net::ConnectionId line) {
+  const auto ping = pings_.find(line);
+  if (ping == pings_.end()) return;
+  const auto& [address, sent] = ping->second;
+  const auto ms = std::chrono::duration<float, std::milli>(clock_.now() - sent).count();
+  auto link = std::ranges::find(lease_.links, address, &chain::Link::address);
+  if (link == lease_.links.end()) {
+    if (lease_.links.size() >= kMostLinks) lease_.links.erase(lease_.links.begin());
+    lease_.links.push_back({.address = address, .round_trip_ms = ms});
+  } else {
+    // Pings wait behind rows: the least is the line's, as long as that is so.
+    link->round_trip_ms = std::min(ms, link->round_trip_ms * 1.1F);
+  }
+  pings_.erase(ping);
 }
 
 void BlockServer::learn_servers() {
@@ -121,8 +184,7 @@ void BlockServer::leave(const std::string& why) {
     arrived_.notify_all();
   }
   reader_.join();
-  engine_.reset();
-  model_.reset();
+  num_sessions_ = 0;
 }
 
 void BlockServer::take_place(chain::Span layers) {
@@ -131,31 +193,17 @@ void BlockServer::take_place(chain::Span layers) {
     offer(clock_.now());
     leave("it is to serve other layers");
   }
+  // Who is connected knows of other layers: all greet anew.
+  for (const auto& [line, caller] : callers_) lines_.close(line);
   lease_.layers = layers;
   lease_.state = chain::LeaseState::kLoading;
   offer(clock_.now());
-  model_ = options_.load({layers.begin, layers.end});
-  const ReadingSpeed speed = measure_speed(*model_, clock_);
-  engine_ = std::make_unique<BlockEngine>(*model_, options_.engine);
-  lease_.layers_per_s = speed.layers_per_s;
-  lease_.token_layers_per_s = speed.token_layers_per_s;
-  lease_.num_positions = engine_->num_positions();
-  num_free_ = engine_->num_free();
   {
     const MutexLock lock(mutex_);
     stops_reading_ = false;
     orders_.clear();
   }
-  reader_ = std::thread([this] { read_on(); });
-  lease_.state = chain::LeaseState::kServing;
-  offer(clock_.now());
-  options_.log(
-      fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many "
-                  "tokens",
-                  layers.begin, layers.end - 1, lease_.num_layers, speed.layers_per_s,
-                  speed.token_layers_per_s));
-  // Who is connected knows of other layers: all greet anew.
-  for (const auto& [line, caller] : callers_) lines_.close(line);
+  reader_ = std::thread([this, layers] { read(layers); });
 }
 
 void BlockServer::handle(const net::Event& event) {
@@ -164,8 +212,8 @@ void BlockServer::handle(const net::Event& event) {
   lines_.note(event);
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (!opened->inbound) return;
-    callers_[line] = {.plane = opened->plane, .role = {}};
-    if (opened->certificate) callers_[line].role = opened->certificate->peer.role;
+    callers_[line] = {.plane = opened->plane, .peer = {}};
+    if (opened->certificate) callers_[line].peer = opened->certificate->peer;
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
     lose(line, lost->reason);
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
@@ -174,6 +222,7 @@ void BlockServer::handle(const net::Event& event) {
       chain::Message message = chain::decode(received->frame);
       if (caller == callers_.end()) {  // A server that was called says who it is, or why not.
         if (std::holds_alternative<chain::Refused>(message)) lines_.close(line);
+        if (std::holds_alternative<chain::Pong>(message)) hear_pong(line);
       } else {
         hear(line, caller->second, std::move(message));
       }
@@ -190,11 +239,12 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
     refusal = fmt::format("protocol {} is spoken here, not {}", chain::kProtocol, message.protocol);
   } else if (message.model != lease_.digest) {
     refusal = fmt::format("'{}' is served here, which is another model", lease_.model);
-  } else if (caller.role && *caller.role != (message.gateway == 0 ? identity::Role::kServer
-                                                                  : identity::Role::kGateway)) {
-    refusal = fmt::format("a {} is no {}", identity::name_of(*caller.role),
+  } else if (caller.peer &&
+             caller.peer->role !=
+                 (message.gateway == 0 ? identity::Role::kServer : identity::Role::kGateway)) {
+    refusal = fmt::format("a {} is no {}", identity::name_of(caller.peer->role),
                           message.gateway == 0 ? "server" : "gateway");
-  } else if (!reader_.joinable()) {
+  } else if (lease_.state != chain::LeaseState::kServing) {
     refusal = "no layers are served here yet";
   }
   if (!refusal.empty()) {
@@ -204,12 +254,13 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   caller.has_greeted = true;
   caller.gateway = message.gateway;
   if (message.gateway != 0) {
+    const std::string name = caller.peer ? caller.peer->name : std::string();
     const MutexLock lock(mutex_);
-    GatewayLines& gateway = gateways_[message.gateway];
+    GatewayLines& gateway = gateways_.try_emplace(message.gateway, name).first->second;
+    if (gateway.name != name) throw InputError("it takes itself for another gateway");
     (caller.plane == net::Plane::kPeer ? gateway.control : gateway.bulk) = line;
   }
-  lines_.send(line, chain::Greeted{.layers = lease_.layers,
-                                   .page_positions = model::KvPool::kPagePositions});
+  lines_.send(line, chain::Greeted{lease_.layers});
 }
 
 void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message message) {
@@ -220,13 +271,26 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   if (const auto* ping = std::get_if<chain::Ping>(&message)) {
     return lines_.send(line, pong(ping->number));
   }
-  const bool is_for_reader = std::holds_alternative<chain::Work>(message) ||
-                             std::holds_alternative<chain::Reroute>(message) ||
-                             std::holds_alternative<chain::Forget>(message);
-  if (!is_for_reader) {
-    throw InputError(fmt::format("a server is not told {}", chain::kind_name(message)));
+  // A gateway speaks of its own sessions, and another server sends rows alone.
+  const chain::SessionId* session = nullptr;
+  size_t bytes = 0;
+  if (const auto* work = std::get_if<chain::Work>(&message)) {
+    session = &work->session;
+    bytes = work->rows_TC.size();
+  } else if (const auto* reroute = std::get_if<chain::Reroute>(&message)) {
+    session = &reroute->session;
+  } else if (const auto* forget = std::get_if<chain::Forget>(&message)) {
+    session = &forget->session;
+  }
+  const bool is_right =
+      session != nullptr && (caller.gateway != 0 ? session->gateway == caller.gateway
+                                                 : std::holds_alternative<chain::Work>(message));
+  if (!is_right) {
+    throw InputError(fmt::format("that is not for it to say: {}", chain::kind_name(message)));
   }
   const MutexLock lock(mutex_);
+  orders_bytes_ += bytes;
+  if (orders_bytes_ > kMaxOrdersBytes) throw InputError("more rows come than are read");
   orders_.emplace_back([message = std::move(message), now = clock_.now()](
                            BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();
@@ -239,8 +303,7 @@ chain::Pong BlockServer::pong(uint64_t number) const {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(lasts).count();
   return {.number = number,
           .num_passes = num_passes_,
-          .pass_ms = began == 0 ? 0 : static_cast<uint32_t>(std::clamp<int64_t>(ms, 1, 1 << 30)),
-          .num_free = num_free_};
+          .pass_ms = began == 0 ? 0 : static_cast<uint32_t>(std::clamp<int64_t>(ms, 1, 1 << 30))};
 }
 
 void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
@@ -252,7 +315,9 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
     const MutexLock lock(mutex_);
     const auto lines = gateways_.find(gateway);
     if (lines == gateways_.end()) return;
-    if ((was_control ? lines->second.control : lines->second.bulk) != line) return;
+    net::ConnectionId& known = was_control ? lines->second.control : lines->second.bulk;
+    if (known == line) known = 0;
+    if (lines->second.control != 0 || lines->second.bulk != 0) return;
     gateways_.erase(lines);
     orders_.emplace_back([gateway](BlockEngine& engine) { engine.forget_gateway(gateway); });
     arrived_.notify_all();
@@ -271,23 +336,46 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
 
 // ---- The thread that reads.
 
-void BlockServer::read_on() {
+void BlockServer::read(chain::Span layers) {
+  try {
+    const auto model = options_.load({layers.begin, layers.end});
+    const ReadingSpeed speed = measure_speed(*model, clock_);
+    BlockEngineOptions options = options_.engine;
+    // So that a pass does not hold up who only wants a token.
+    const double most = kPassSeconds * speed.token_layers_per_s / layers.size();
+    options.prompt_tokens =
+        std::clamp<int64_t>(static_cast<int64_t>(most), kFewestTokens, options.prompt_tokens);
+    BlockEngine engine(*model, options);
+    num_free_ = engine.num_free();
+    {
+      const MutexLock lock(mutex_);
+      loaded_ = {.speed = speed, .num_positions = engine.num_positions()};
+    }
+    read_on(engine);
+  } catch (const std::exception& error) {
+    const MutexLock lock(mutex_);
+    failure_ = error.what();
+  }
+}
+
+void BlockServer::read_on(BlockEngine& engine) {
   MutexLock lock(mutex_);
   while (true) {
     arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
-      return stops_reading_ || !orders_.empty() || !engine_->is_idle();
+      return stops_reading_ || !orders_.empty() || !engine.is_idle();
     });
     if (stops_reading_) return;
     auto orders = std::exchange(orders_, {});
+    orders_bytes_ = 0;
     lock.unlock();
-    for (auto& order : orders) order(*engine_);
+    for (auto& order : orders) order(engine);
     pass_began_ = ticks(clock_.now());
-    if (!engine_->is_idle()) engine_->read(clock_.now());
+    if (!engine.is_idle()) engine.read(clock_.now());
     pass_began_ = 0;
-    num_passes_ = engine_->num_passes();
-    num_free_ = engine_->num_free();
-    num_sessions_ = engine_->num_sessions();
-    for (const chain::Message& message : engine_->take_sent()) send(message);
+    num_passes_ = engine.num_passes();
+    num_free_ = engine.num_free();
+    num_sessions_ = engine.num_sessions();
+    for (const chain::Message& message : engine.take_sent()) send(message);
     lock.lock();
   }
 }
@@ -307,19 +395,25 @@ std::optional<net::ConnectionId> BlockServer::neighbour(const std::string& addre
 }
 
 void BlockServer::send(const chain::Message& message) {
+  if (const auto line = line_for(message)) lines_.send(*line, message);
+}
+
+std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& message) {
   const MutexLock lock(mutex_);
   if (const auto* work = std::get_if<chain::Work>(&message)) {
     const std::string& address = work->hops.front().address;
-    if (const auto line = neighbour(address)) return lines_.send(*line, message);
-    orders_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
-    return;
+    const auto line = neighbour(address);
+    if (!line) {
+      orders_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
+    }
+    return line;
   }
   const auto* output = std::get_if<chain::Output>(&message);
   const uint64_t gateway = output != nullptr ? output->session.gateway
                                              : std::get<chain::Trouble>(message).session.gateway;
   const auto lines = gateways_.find(gateway);
-  if (lines == gateways_.end()) return;
-  lines_.send(output != nullptr ? lines->second.bulk : lines->second.control, message);
+  if (lines == gateways_.end()) return std::nullopt;
+  return output != nullptr ? lines->second.bulk : lines->second.control;
 }
 
 }  // namespace atl::serve

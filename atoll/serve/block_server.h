@@ -60,14 +60,19 @@ class BlockServer {
  private:
   struct Caller {
     uint64_t gateway = 0;  // 0: another server.
-    net::Plane plane = net::Plane::kControl;
-    std::optional<identity::Role> role;  // Nothing in the clear.
+    net::Plane plane = net::Plane::kPeer;
     bool has_greeted = false;
-    std::optional<identity::Role> role;  // By its certificate.
+    std::optional<identity::PeerId> peer;  // By its certificate.
   };
   struct GatewayLines {
+    explicit GatewayLines(std::string name_in) : name(std::move(name_in)) {}
+    std::string name;  // By its certificate; empty in the clear.
     net::ConnectionId control = 0;
     net::ConnectionId bulk = 0;
+  };
+  struct Loaded {
+    ReadingSpeed speed;
+    int64_t num_positions = 0;
   };
 
   // The thread that speaks.
@@ -76,14 +81,19 @@ class BlockServer {
   void hear(net::ConnectionId line, Caller& caller, chain::Message message);
   void lose(net::ConnectionId line, const std::string& reason);
   void take_place(chain::Span layers);
+  void look_at_reader();
+  void ping_neighbours(Time now);
+  void hear_pong(net::ConnectionId line);
   void leave(const std::string& why);
   void offer(Time now);
   void learn_servers();
   chain::Pong pong(uint64_t number) const;
 
   // The thread that reads.
-  void read_on();
+  void read(chain::Span layers);
+  void read_on(BlockEngine& engine);
   void send(const chain::Message& message);
+  std::optional<net::ConnectionId> line_for(const chain::Message& message);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
 
   const BlockServerOptions options_;
@@ -94,11 +104,16 @@ class BlockServer {
   chain::Lease lease_;
   std::map<net::ConnectionId, Caller> callers_;
   uint64_t servers_version_ = 0;
+  /// Neighbours that were asked, and when.
+  std::map<net::ConnectionId, std::pair<std::string, Time>> pings_;
 
   mutable Mutex mutex_;
   Condition arrived_;
   std::vector<std::function<void(BlockEngine&)>> orders_ ATOLL_GUARDED_BY(mutex_);
+  size_t orders_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
+  std::optional<Loaded> loaded_ ATOLL_GUARDED_BY(mutex_);  // News for the thread that speaks.
+  std::string failure_ ATOLL_GUARDED_BY(mutex_);
   std::map<uint64_t, GatewayLines> gateways_ ATOLL_GUARDED_BY(mutex_);
   std::map<std::string, net::ConnectionId> neighbours_ ATOLL_GUARDED_BY(mutex_);
   /// Servers of this model, as the coordinator knows them: nobody else is called, whoever asks.
@@ -109,8 +124,6 @@ class BlockServer {
   std::atomic<int64_t> num_free_ = 0;
   std::atomic<int64_t> num_sessions_ = 0;
 
-  std::unique_ptr<model::Model> model_;
-  std::unique_ptr<BlockEngine> engine_;
   std::thread reader_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -70,33 +71,56 @@ ChainGenerator::~ChainGenerator() {
 
 void ChainGenerator::run() {
   const at::NoGradGuard no_grad;
-  uint64_t version = 0;
-  Time next_tick{};
   while (!stops_) {
-    Time now = clock_.now();
-    if (now >= post_.next_deadline()) post_.tick(now);
-    if (now >= next_tick) {
-      conductor_.tick(now);
-      next_tick = now + chain::Conductor::kTick;
-      act();
+    try {
+      go_on();
+    } catch (const std::exception& error) {  // No memory, mostly.
+      refuse_all(error.what());
     }
-    auto event = inbox_.pop(std::max<Duration>(next_tick - now, Duration{}));
-    now = clock_.now();
-    for (int i = 0; event && i < kMostEvents; ++i) {
-      if (*event) handle(**event, now);
-      event = inbox_.pop(Duration{});
-    }
-    if (event && *event) handle(**event, now);
-    if (version != post_.servers_version()) {
-      version = post_.servers_version();
-      conductor_.servers(post_.servers(), now);
-    }
-    take_news(now);
-    act();
-    give();
-    act();
-    report();
   }
+}
+
+void ChainGenerator::go_on() {
+  Time now = clock_.now();
+  auto event = inbox_.pop(std::max<Duration>(next_tick_ - now, Duration{}));
+  now = clock_.now();
+  for (int i = 0; event && i < kMostEvents; ++i) {
+    if (*event) handle(**event, now);
+    event = inbox_.pop(Duration{});
+  }
+  if (event && *event) handle(**event, now);
+  if (inbox_.overflowed()) throw InputError("more has come than this gateway can hold");
+  if (now >= post_.next_deadline()) post_.tick(now);
+  if (servers_version_ != post_.servers_version()) {
+    servers_version_ = post_.servers_version();
+    conductor_.servers(post_.servers(), now);
+  }
+  take_news(now);
+  act();
+  give();
+  // After what has come was heard: a server that has answered does not hang.
+  if (now >= next_tick_) {
+    conductor_.tick(now);
+    next_tick_ = now + chain::Conductor::kTick;
+  }
+  act();
+  report();
+}
+
+void ChainGenerator::refuse_all(const std::string& reason) {
+  while (!readings_.empty()) refuse(readings_.begin()->first, reason);
+  found_.clear();
+}
+
+void ChainGenerator::refuse(Id id, const std::string& reason) {
+  const auto reading = readings_.find(id);
+  if (reading == readings_.end()) return;
+  {
+    const MutexLock lock(mutex_);
+    reading->second.sequence->fail(
+        {.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
+  }
+  let_go(id);
 }
 
 // ---- What its askers want.
@@ -165,7 +189,12 @@ void ChainGenerator::handle(const net::Event& event, Time now) {
   if (found == addresses_.end()) return;
   const std::string address = found->second;
   if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    give();  // What it had sent before counts.
+    act();
     lose(address, lost->reason, now);
+  } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    const std::string objection = objection_to(address, *opened);
+    if (!objection.empty()) lose(address, objection, now);
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
     try {
       hear(address, line, chain::decode(received->frame), now);
@@ -175,10 +204,23 @@ void ChainGenerator::handle(const net::Event& event, Time now) {
   }
 }
 
-void ChainGenerator::hear(const std::string& address, net::ConnectionId /*line*/,
+/// Why it is not the server that the coordinator knows at that address; empty where it is, and in
+/// the clear.
+std::string ChainGenerator::objection_to(const std::string& address,
+                                         const net::Opened& opened) const {
+  if (!opened.certificate) return {};
+  const identity::PeerId& peer = opened.certificate->peer;
+  const bool is_known = std::ranges::any_of(post_.servers(), [&](const chain::Lease& lease) {
+    return lease.address == address && lease.name == peer.name;
+  });
+  if (peer.role == identity::Role::kServer && is_known) return {};
+  return "another member is there: " + peer.name;
+}
+
+void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
                           const chain::Message& message, Time now) {
   if (const auto* output = std::get_if<chain::Output>(&message)) {
-    const auto arrived = conductor_.output(*output, now);
+    const auto arrived = conductor_.output(address, *output, now);
     if (!arrived) return;
     found_.push_back({.id = arrived->key,
                       .begin = arrived->begin,
@@ -187,10 +229,14 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId /*line*/
                                .precision = output->precision,
                                .rows_TC = output->rows_TC}});
   } else if (const auto* greeted = std::get_if<chain::Greeted>(&message)) {
-    if (++servers_.at(address).num_greeted == 2) conductor_.greeted(address, *greeted, now);
+    Lines& lines = servers_.at(address);
+    (line == lines.bulk ? lines.bulk_greeted : lines.control_greeted) = true;
+    if (lines.bulk_greeted && lines.control_greeted) conductor_.greeted(address, *greeted, now);
   } else if (const auto* pong = std::get_if<chain::Pong>(&message)) {
     conductor_.pong(address, *pong, now);
   } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {
+    give();  // What it had sent before counts.
+    act();
     conductor_.trouble(address, *trouble, now);
   } else if (const auto* refused = std::get_if<chain::Refused>(&message)) {
     lose(address, refused->reason, now);
@@ -204,10 +250,13 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId /*line*/
 /// The values of what has come and is wanted, one behind the other.
 std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& values_WC) {
   std::vector<Found> wanted;
+  std::set<Id> distrusted;
   for (Found& found : std::exchange(found_, {})) {
     const auto reading = readings_.find(found.id);
     if (reading == readings_.end()) continue;
     const int64_t from = std::max(found.begin, reading->second.sequence->wanted_from());
+    // What came before it could not be read: it comes again.
+    if (distrusted.contains(found.id)) continue;
     const int64_t end = found.rows.end();
     found.rows = chain::cut(std::move(found.rows), from, end);
     if (found.rows.num_tokens == 0) continue;
@@ -220,6 +269,7 @@ std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& v
       wanted.push_back(std::move(found));
     } catch (const InputError&) {
       values_WC.resize(at);
+      distrusted.insert(found.id);
       conductor_.distrust(found.id, clock_.now());
     }
   }
@@ -327,9 +377,13 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const model::CachedRow row{&before, feed.end - begin};
   const at::Tensor x_TC =
       model_.decoder().embed(tokens_1T, std::span(&row, 1))[0].to(at::kFloat).contiguous();
-  chain::Rows rows =
-      chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())}, begin,
-                         model_.config().hidden_size, options_.precision);
+  chain::Rows rows;
+  try {
+    rows = chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())},
+                              begin, model_.config().hidden_size, options_.precision);
+  } catch (const InputError& error) {
+    return refuse(feed.key, fmt::format("the embedding of its tokens: {}", error.what()));
+  }
   chain::Work work = feed.work;
   work.precision = rows.precision;
   work.num_tokens = rows.num_tokens;
@@ -351,12 +405,7 @@ void ChainGenerator::act() {
       } else if (const auto* hang_up = std::get_if<chain::Conductor::HangUp>(&action)) {
         lose(hang_up->address, "it does not answer", clock_.now());
       } else if (const auto* refuse = std::get_if<chain::Conductor::Refuse>(&action)) {
-        const auto reading = readings_.find(refuse->key);
-        if (reading == readings_.end()) continue;
-        const MutexLock lock(mutex_);
-        reading->second.sequence->fail(
-            {.kind = decoding::Refusal::Kind::kUnavailable, .message = refuse->reason});
-        readings_.erase(reading);
+        this->refuse(refuse->key, refuse->reason);
       }
     }
   }

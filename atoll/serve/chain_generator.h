@@ -47,7 +47,8 @@ class ChainGenerator final : public TextDesk {
   struct Lines {
     net::ConnectionId control = 0;
     net::ConnectionId bulk = 0;
-    int num_greeted = 0;
+    bool control_greeted = false;
+    bool bulk_greeted = false;
   };
   struct Reading {
     std::unique_ptr<Sequence> sequence;
@@ -66,9 +67,13 @@ class ChainGenerator final : public TextDesk {
 
   void wake() override ATOLL_REQUIRES(mutex_) { inbox_.push(std::nullopt); }
   void run();
+  void go_on();
+  void refuse(Id id, const std::string& reason);
+  void refuse_all(const std::string& reason);
   void handle(const net::Event& event, Time now);
   void hear(const std::string& address, net::ConnectionId line, const chain::Message& message,
             Time now);
+  std::string objection_to(const std::string& address, const net::Opened& opened) const;
   void lose(const std::string& address, const std::string& reason, Time now);
   void take_news(Time now);
   void give();
@@ -97,6 +102,8 @@ class ChainGenerator final : public TextDesk {
   std::map<net::ConnectionId, std::string> addresses_;
   std::vector<Found> found_;
   decoding::GeneratorStatus counts_;
+  uint64_t servers_version_ = 0;
+  Time next_tick_{};
   std::atomic<bool> stops_ = false;
   std::thread thread_;
 };

@@ -32,11 +32,12 @@ at::Tensor tensor_of(std::span<const int64_t> values) {
 
 }  // namespace
 
-std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens) {
+std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens,
+                               int64_t few) {
   std::vector<int64_t> counts;
   for (const int64_t count : num_unread) {
-    const int64_t taken = count == 1 ? 1 : std::min(count, prompt_tokens);
-    if (count > 1) prompt_tokens -= taken;
+    const int64_t taken = count <= few ? count : std::min(count, prompt_tokens);
+    if (count > few) prompt_tokens -= taken;
     counts.push_back(taken);
   }
   return counts;

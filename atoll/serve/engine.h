@@ -29,9 +29,10 @@ struct EngineOptions {
   int64_t prompt_tokens = 256;          // Of prompts, in a pass.
 };
 
-/// How much a pass reads of each text, by how much of it is unread: all that lack a single token,
-/// and of the others the first ones, `prompt_tokens` at most in all. Pure.
-std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens);
+/// How much a pass reads of each text, by how much of it is unread: all of those that lack `few`
+/// tokens or fewer, and of the others the first ones, `prompt_tokens` at most in all. Pure.
+std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens,
+                               int64_t few = 1);
 
 class Engine {
  public:
