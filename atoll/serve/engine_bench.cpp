@@ -47,7 +47,7 @@ std::unique_ptr<Sequence> answer(const Engine& engine, Sequence::Id id, int64_t 
     request.prompt.push_back((i * 31 + static_cast<int64_t>(id) * 7) % 500);
   }
   return std::make_unique<Answer>(id, std::move(request), bench_model().config().vocab_size,
-                                  engine.context(), std::make_shared<Unheard>(), engine.pool());
+                                  engine.context(), std::make_shared<Unheard>());
 }
 
 /// So many answers, each behind so long a prompt; a pass makes a token of each.
