@@ -30,7 +30,7 @@ def read_layers():
             reach |= allowed[dep]
         allowed[folder] = reach - ({"testing", "testing_torch"} if not folder.startswith("testing") else set())
         extra = re.search(r"TEST_DEPS ([\w\s]*)\)", text)
-        named = set(extra.group(1).split()) - {"testing"} if extra else set()
+        named = set(extra.group(1).split()) - {"testing", "testing_torch"} if extra else set()
         tests[folder] = allowed[folder] | named | {dep for name in named for dep in allowed[name]}
     return allowed, torch, tests
 

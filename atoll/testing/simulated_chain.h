@@ -10,11 +10,11 @@
 #include <map>
 #include <memory>
 #include <queue>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "atoll/base/random.h"
 #include "atoll/chain/conductor.h"
 #include "atoll/chain/server_session.h"
 
@@ -92,7 +92,7 @@ class SimulatedChain {
     std::vector<std::function<void()>> held;  // What came while it hung.
   };
 
-  explicit SimulatedChain(uint64_t seed, ConductorOptions options = {}) : random_(seed) {
+  explicit SimulatedChain(uint64_t seed, ConductorOptions options = {}) : seed_(seed) {
     options.gateway = kGateway;
     options.num_layers = kLayers;
     options.chunk_tokens = 8;
@@ -103,7 +103,7 @@ class SimulatedChain {
   std::map<std::string, Server>& servers() { return servers_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
-  uint64_t random(uint64_t below) { return random_() % below; }
+  uint64_t random(uint64_t below) { return random_bits(seed_, 0, ++num_drawn_) % below; }
 
   void add_server(const std::string& address, Span layers) {
     servers_[address] = {.layers = layers, .sessions = {}, .forgotten = {}, .held = {}};
@@ -387,7 +387,8 @@ class SimulatedChain {
     }
   }
 
-  std::mt19937_64 random_;
+  const uint64_t seed_;
+  uint64_t num_drawn_ = 0;
   Time now_{};
   Time last_tick_{};
   uint64_t number_ = 0;
