@@ -37,6 +37,7 @@ void Conductor::change(Key key, const Text& text, int64_t num_same) {
   if (found == sessions_.end()) return;
   Session& session = found->second;
   session.text = text;
+  session.shares_with = 0;  // It was said with its first rows.
   if (session.num_fed > num_same) {
     session.branch += 1;
     session.num_fed = num_same;
@@ -77,6 +78,7 @@ void Conductor::let_go(Session& session) {
 
 void Conductor::begin_anew(Session& session, Time now, const char* kind) {
   let_go(session);
+  session.text.shares_with = 0;
   session.since = now;
   lengthen(session.pause, kFirstRest, kLongestRest);
   if (session.progressed < now) session.retry_at = now + session.pause;
@@ -102,20 +104,37 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
           .delay = [this, now](const auto& from, const auto& to) { return delay(from, to, now); }};
 }
 
+const Conductor::Session* Conductor::sharer(const Session& session) const {
+  const auto other = sessions_.find(session.text.shares_with);
+  if (other == sessions_.end() || other->second.hops.empty()) return nullptr;
+  return other->second.is_broken ? nullptr : &other->second;
+}
+
 bool Conductor::find_chain(Key key, Session& session, Time now) {
+  if (const Session* other = sharer(session)) {
+    session.shares_with = other->number;
+    begin(key, session, other->hops, now);
+    return true;
+  }
+  session.shares_with = 0;
   auto hops = choose_route(candidates(session.text.num_tokens, now), whole_query(session, now));
   if (!hops) return false;
-  hops->back().send_from = session.text.wanted_from;
+  begin(key, session, *std::move(hops), now);
+  return true;
+}
+
+void Conductor::begin(Key key, Session& session, std::vector<Hop> hops, Time now) {
+  for (Hop& hop : hops) hop.send_from = 0;
+  hops.back().send_from = session.text.wanted_from;
   session.number = ++last_number_;
   keys_[session.number] = key;
-  set_hops(session, *std::move(hops));
+  set_hops(session, std::move(hops));
   session.epoch = 1;
   session.branch = 0;
-  session.num_fed = session.num_done = 0;
+  session.num_fed = session.num_done = session.shares_with == 0 ? 0 : session.text.num_shared;
   session.had_chain = true;
   session.since = now;
   feed(key, session);
-  return true;
 }
 
 void Conductor::find_chains(Time now) {
@@ -125,6 +144,8 @@ void Conductor::find_chains(Time now) {
     if (session.is_broken) repair(key, session, now);
     if (!session.hops.empty()) continue;
     if (num_running >= options_.max_sessions || now < session.retry_at) continue;
+    const Session* const other = sharer(session);
+    if (other != nullptr && other->num_done < session.text.num_shared) continue;  // Soon.
     if (session.text.num_tokens >= too_long) continue;
     if (find_chain(key, session, now)) {
       ++num_running;
@@ -145,6 +166,8 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.epoch = session.epoch;
     feed.work.branch = session.branch;
     feed.work.begin = session.num_fed;
+    feed.work.shares_with = session.shares_with;
+    feed.work.num_shared = session.shares_with == 0 ? 0 : session.text.num_shared;
     feed.work.hops = session.hops;
     actions_.emplace_back(std::move(feed));
     session.num_fed = end;
@@ -264,6 +287,10 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     }
   }
   feed(key, session);
+  const bool is_awaited = std::ranges::any_of(sessions_, [&](const auto& other) {
+    return other.second.hops.empty() && other.second.text.shares_with == found->first;
+  });
+  if (is_awaited) find_chains(now);
   if (begin == end) return std::nullopt;
   return Arrived{.key = key, .begin = begin};
 }
@@ -286,6 +313,7 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
   switch (message.fault) {
     case Fault::kNoMemory:
       let_go(session);
+      session.text.shares_with = 0;
       session.lacks_memory = true;
       lengthen(session.pause, kFirstRest, kLongestRest);
       session.retry_at = now + session.pause;
@@ -365,7 +393,7 @@ void Conductor::watch_sessions(Time now) {
     const Duration patience = session.lacks_memory ? options_.memory_patience
                               : session.had_chain  ? options_.patience
                                                    : options_.first_patience;
-    if (is_queued) session.progressed = now;
+    if (is_queued || sharer(session) != nullptr) session.progressed = now;
     if (waits) {
       if (now - session.progressed > patience) refused.push_back(key);
       continue;

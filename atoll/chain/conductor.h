@@ -68,6 +68,9 @@ class Conductor {
     int64_t num_tokens = 0;   // That there are.
     int64_t wanted_from = 0;  // Of earlier tokens nothing is wanted.
     int64_t num_to_come = 1;  // Tokens, about: for the choice of a route.
+    /// A text that begins with as many tokens of this one: they need not be read twice.
+    Key shares_with = 0;  // 0: none.
+    int64_t num_shared = 0;
   };
   /// Rows that were not known: from this position on those of the message are for `key`.
   struct Arrived {
@@ -122,8 +125,9 @@ class Conductor {
   struct Session {
     Text text;
     uint64_t number = 0;
-    std::vector<Hop> hops;   // Empty: none yet.
-    bool is_broken = false;  // Some of its servers are to be replaced.
+    uint64_t shares_with = 0;  // The number of the session with which it shares its beginning.
+    std::vector<Hop> hops;     // Empty: none yet.
+    bool is_broken = false;    // Some of its servers are to be replaced.
     uint32_t epoch = 0;
     uint32_t branch = 0;
     int64_t num_fed = 0;
@@ -156,6 +160,9 @@ class Conductor {
   void find_chains(Time now);
   RouteQuery whole_query(const Session& session, Time now) const;
   bool find_chain(Key key, Session& session, Time now);
+  /// Another session that is to share its beginning, if there is one and it has a chain.
+  const Session* sharer(const Session& session) const;
+  void begin(Key key, Session& session, std::vector<Hop> hops, Time now);
   void set_hops(Session& session, std::vector<Hop> hops);
   void feed(Key key, Session& session);
   void watch_servers(Time now);

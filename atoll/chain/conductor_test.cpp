@@ -54,6 +54,21 @@ TEST(Conductor, AServerThatIsKilledIsReplacedAlone) {
   EXPECT_EQ(world.conductor().recoveries(), (std::map<std::string, int64_t>{{"lost", 1}}));
 }
 
+TEST(Conductor, TextsThatBeginAlikeAreReadOnce) {
+  SimulatedChain world(5);
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  std::map<Conductor::Key, std::vector<uint64_t>> asked;
+  for (uint64_t key = 1; key <= 4; ++key) {
+    asked[key] = prompt_of(9, 40);
+    world.ask(key, asked[key], 60);
+  }
+  world.run_for(milliseconds(5000));
+  expect_undisturbed(world, asked, 20);
+  EXPECT_EQ(world.num_shared(), 3 * 2);
+  EXPECT_TRUE(world.conductor().recoveries().empty());
+}
+
 TEST(Conductor, LayersThatNobodyHasAreNamed) {
   SimulatedChain world(3);
   world.add_server("a", {0, 4});
@@ -91,7 +106,8 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
     std::map<Conductor::Key, std::vector<uint64_t>> asked;
     const size_t num_new = 60;
     for (uint64_t key = 1; key <= 5; ++key) {
-      asked[key] = prompt_of(key + seed, 1 + world.random(50));
+      // Some begin as others do.
+      asked[key] = prompt_of(world.random(3), 1 + world.random(50));
       world.ask(key, asked[key], asked[key].size() + num_new);
     }
     for (int step = 0; step < 30; ++step) {

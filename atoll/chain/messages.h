@@ -79,7 +79,12 @@ struct Work {
   /// Counts how often its gateway went back in the text. Rows of a newer branch take the place of
   /// all from their position on.
   uint32_t branch = 0;
-  int64_t begin = 0;      // The first row's position.
+  int64_t begin = 0;  // The first row's position.
+  /// A session that begins as this one does, at the same servers: what is before `num_shared` is
+  /// not read again. 0: none. It counts for who does not know this session yet, where begin is
+  /// num_shared.
+  uint64_t shares_with = 0;  // Its number, of the same gateway.
+  int64_t num_shared = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.
   Precision precision = Precision::kFp32;
   uint32_t num_tokens = 0;

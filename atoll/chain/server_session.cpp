@@ -7,6 +7,18 @@
 
 namespace atl::chain {
 
+ServerSession::ServerSession(SessionId id, const ServerSession& other, int64_t num_shared)
+    : id_(id),
+      shares_with_(other.id_.number),
+      num_shared_(num_shared),
+      length_(other.length_),
+      arrived_(other.length_),
+      kept_(other.kept_),
+      keeps_(other.keeps_),
+      kept_bytes_(other.kept_bytes_) {
+  go_back(num_shared);
+}
+
 void ServerSession::go_back(int64_t position) {
   const auto cut_off = [&](std::deque<Rows>& list) {
     while (!list.empty() && list.back().end() > position) {
@@ -100,6 +112,8 @@ std::optional<Message> ServerSession::sent_on(Rows made) const {
               .epoch = epoch_,
               .branch = branch_,
               .begin = made.begin,
+              .shares_with = shares_with_,
+              .num_shared = num_shared_,
               .hops = {hops_.begin() + 1, hops_.end()},
               .precision = made.precision,
               .num_tokens = made.num_tokens,

@@ -21,6 +21,8 @@ namespace atl::chain {
 class ServerSession {
  public:
   explicit ServerSession(SessionId id) : id_(id) {}
+  /// One that begins with the first `num_shared` positions of another, which has read them.
+  ServerSession(SessionId id, const ServerSession& other, int64_t num_shared);
 
   const SessionId& id() const { return id_; }
   /// The layers that it wants from this server; none before the first take().
@@ -65,6 +67,8 @@ class ServerSession {
   void keep(const Rows& made);
 
   SessionId id_;
+  uint64_t shares_with_ = 0;
+  int64_t num_shared_ = 0;
   std::vector<Hop> hops_;
   uint32_t epoch_ = 0;
   uint32_t rerouted_ = 0;  // The epoch of the last reroute().

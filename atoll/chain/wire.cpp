@@ -21,7 +21,8 @@ void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.g
 void visit(auto& io, Is<Greeted> auto& m) { io(m.layers); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
 void visit(auto& io, Is<Work> auto& m) {
-  io(m.session, m.epoch, m.branch, m.begin, m.hops, m.precision, m.num_tokens, m.rows_TC);
+  io(m.session, m.epoch, m.branch, m.begin, m.shares_with, m.num_shared, m.hops, m.precision,
+     m.num_tokens, m.rows_TC);
 }
 void visit(auto& io, Is<Output> auto& m) {
   io(m.session, m.epoch, m.branch, m.begin, m.precision, m.num_tokens, m.rows_TC);

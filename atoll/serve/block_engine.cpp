@@ -106,6 +106,23 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
   return std::nullopt;
 }
 
+/// A new session; where it shares its beginning with another that is here, without reading that.
+BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now) {
+  Text text{chain::ServerSession(work.session), model::KvCache(pool_), now};
+  const auto other = find({.gateway = work.session.gateway, .number = work.shares_with});
+  const bool shares = work.num_shared > 0 && work.begin == work.num_shared &&
+                      other != texts_.end() && other->cache.length() >= work.num_shared &&
+                      other->session.length() >= work.num_shared &&
+                      other->session.layers() == work.hops.front().layers;
+  if (shares) {
+    text.session = chain::ServerSession(work.session, other->session, work.num_shared);
+    text.cache = other->cache.fork();
+    text.cache.truncate(work.num_shared);
+  }
+  texts_.push_back(std::move(text));
+  return std::prev(texts_.end());
+}
+
 void BlockEngine::work(chain::Work message, Time now) {
   if (forgotten_.has(message.session, message.epoch)) return;
   chain::Trouble trouble{
@@ -116,10 +133,7 @@ void BlockEngine::work(chain::Work message, Time now) {
     objection = {Fault::kNoMemory, fmt::format("{} sessions are here", texts_.size())};
   }
   if (!objection) {
-    if (text == texts_.end()) {
-      texts_.push_back({chain::ServerSession(message.session), model::KvCache(pool_), now});
-      text = std::prev(texts_.end());
-    }
+    if (text == texts_.end()) text = open(message, now);
     text->heard = now;
     const auto taken = text->session.take(std::move(message));
     for (chain::Message& each : text->session.take_again()) sent_.push_back(std::move(each));

@@ -69,6 +69,7 @@ class BlockEngine {
 
   Texts::iterator find(const chain::SessionId& id);
   std::optional<std::pair<chain::Fault, std::string>> objection_to(const chain::Work& work) const;
+  Texts::iterator open(const chain::Work& work, Time now);
   void work(chain::Work message, Time now);
   void reroute(const chain::Reroute& message, Time now);
   void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);

@@ -22,6 +22,7 @@ constexpr int kMostEvents = 256;                 // Heard before what they bring
 constexpr int64_t kLogitRows = 64;               // At a time.
 constexpr size_t kFrameBytes = size_t{2} << 20;  // Of rows, in a message.
 constexpr int64_t kChunkTokens = 256;
+constexpr int64_t kLeastShared = 32;   // Tokens: what is less is read again.
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
 
 uint64_t random_id() { return std::stoull(random_name(), nullptr, 16); }
@@ -142,11 +143,29 @@ void ChainGenerator::take_news(Time now) {
   for (auto& sequence : arrived) {
     const Id id = sequence->id();
     counts_.prompt_tokens += std::ssize(sequence->tokens());
+    const auto [other, num_shared] = longest_shared(*sequence);
     Reading& reading = readings_[id];
     reading.sequence = std::move(sequence);
-    conductor_.add(id, text_of(reading), now);
+    auto text = text_of(reading);
+    text.shares_with = other;
+    text.num_shared = num_shared;
+    conductor_.add(id, text, now);
   }
   for (const Id id : cancelled) let_go(id);
+}
+
+/// The text under way that begins with most of this one, and with how much of it.
+std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
+    const Sequence& sequence) const {
+  std::pair<Id, int64_t> best{0, 0};
+  if (!sequence.may_skip()) return best;
+  const std::vector<int64_t>& tokens = sequence.tokens();
+  for (const auto& [id, reading] : readings_) {
+    const auto same = std::ranges::mismatch(tokens, reading.sequence->tokens()).in1;
+    const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
+    if (num_shared >= kLeastShared && num_shared > best.second) best = {id, num_shared};
+  }
+  return best;
 }
 
 void ChainGenerator::let_go(Id id) {
@@ -367,6 +386,11 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto reading = readings_.find(feed.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.begin;
+  if (feed.work.num_shared > 0 && begin == feed.work.num_shared) {
+    reading->second.sequence->skipped(begin);
+    counts_.cached_tokens += begin;
+    counts_.prompt_tokens -= begin;
+  }
   const at::Tensor tokens_1T =
       at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
   for (int64_t i = begin; i < feed.end; ++i) {

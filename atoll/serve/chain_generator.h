@@ -83,6 +83,7 @@ class ChainGenerator final : public TextDesk {
   void act();
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
+  std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
   void let_go(Id id);
   static chain::Conductor::Text text_of(const Reading& reading);
   void report();

@@ -227,6 +227,23 @@ TEST_F(ChainGeneratorTest, GuessesSaveRoundTripsAndChangeNothing) {
   EXPECT_EQ(status.made_tokens, 140);
 }
 
+TEST_F(ChainGeneratorTest, WhatTextsBeginWithIsReadOnce) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const auto generator = gateway();
+  std::vector<GenerationRequest> asked;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    asked.push_back({.prompt = text(1, 75),
+                     .max_tokens = 20,
+                     .ends = {},
+                     .sampler = {.temperature = 1.0, .seed = seed},
+                     .top_logprobs = 1});
+  }
+  auto heard = ask(*generator, asked);
+  expect_same(heard, asked);
+  for (size_t i = 1; i < asked.size(); ++i) EXPECT_EQ(heard[i]->num_cached(), 74);
+}
+
 TEST_F(ChainGeneratorTest, AServerThatIsKilledUnderWayIsReplaced) {
   serve("a", {0, 1});
   serve("b", {1, 2});

@@ -158,7 +158,17 @@ class SimulatedChain {
     texts_[key] = prompt;
     prompts_[key] = prompt.size();
     lengths_[key] = length;
-    conductor_->add(key, text(key), now_);
+    Conductor::Text asked = text(key);
+    for (const auto& [other, tokens] : texts_) {
+      if (other == key || is_done(other)) continue;
+      const auto same = std::ranges::mismatch(prompt, tokens).in1 - prompt.begin();
+      const int64_t num_shared = std::min<int64_t>(same, std::ssize(prompt) - 1);
+      if (num_shared > asked.num_shared) {
+        asked.shares_with = other;
+        asked.num_shared = num_shared;
+      }
+    }
+    conductor_->add(key, asked, now_);
     act();
   }
   bool is_done(Conductor::Key key) const { return texts_.at(key).size() == lengths_.at(key); }
@@ -182,6 +192,8 @@ class SimulatedChain {
     }
   }
   Time now() const { return now_; }
+  /// Sessions that a server has begun with what another one had read.
+  int64_t num_shared() const { return num_shared_; }
 
  private:
   struct Later {
@@ -268,9 +280,19 @@ class SimulatedChain {
       for (const Message& sent : *again) send_on(address, sent);
     } else if (const auto* work = std::get_if<Work>(&message)) {
       if (server.forgotten.has(work->session, work->epoch)) return;
-      Served& served =
-          server.sessions.try_emplace(work->session, Served{ServerSession(work->session), {}})
-              .first->second;
+      Served opened{ServerSession(work->session), {}};
+      const auto other = server.sessions.find({.gateway = kGateway, .number = work->shares_with});
+      if (work->num_shared > 0 && work->begin == work->num_shared &&
+          other != server.sessions.end() && other->second.memory_length >= work->num_shared &&
+          other->second.session.length() >= work->num_shared &&
+          other->second.session.layers() == work->hops.front().layers &&
+          !server.sessions.contains(work->session)) {
+        opened = {ServerSession(work->session, other->second.session, work->num_shared),
+                  other->second.memory, work->num_shared};
+        opened.memory.truncate(work->num_shared);
+        ++num_shared_;
+      }
+      Served& served = server.sessions.try_emplace(work->session, std::move(opened)).first->second;
       const auto taken = served.session.take(*work);
       for (const Message& sent : served.session.take_again()) send_on(address, sent);
       if (taken != ServerSession::Taken::kGood) {
@@ -387,6 +409,7 @@ class SimulatedChain {
     }
   }
 
+  int64_t num_shared_ = 0;
   const uint64_t seed_;
   uint64_t num_drawn_ = 0;
   Time now_{};
