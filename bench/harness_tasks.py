@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """lm-evaluation-harness on five of its own tasks with the data that OLMo's authors ship, for claims_models.py.
 
-  harness_tasks.py MODEL DATA LIMIT THREADS BATCHES OUT.json
+  harness_tasks.py MODEL DATA LIMIT THREADS BATCHES OUT.json [URL]
 
-Both read the same folders, which lay_out() makes. The time is that of the evaluation alone: Python's imports, the index of
+With a URL the model is asked there, as local-completions; MODEL is the tokenizer. Both read the same folders, which lay_out() makes. The time is that of the evaluation alone: Python's imports, the index of
 tasks and the model's loading are not in it. Of several batch sizes the fastest on a fifth of the documents is taken.
 """
 import json
@@ -47,7 +47,7 @@ def load(data, path):
 
 
 def main():
-    model, data, limit, threads, batches, out = sys.argv[1:]
+    model, data, limit, threads, batches, out, *url = sys.argv[1:]
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1",
                    "LMEVAL_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": threads}
     import datasets
@@ -59,10 +59,16 @@ def main():
     datasets.load_dataset = lambda path, name=None, **_: load(pathlib.Path(data), path)
     torch.set_num_threads(int(threads))
     manager = TaskManager()
-    model = HFLM(pretrained=model, device="cpu", dtype="float32")
+    if url:
+        from lm_eval.models.openai_completions import LocalCompletionsAPI
+        model = LocalCompletionsAPI(model="mine", base_url=f"{url[0]}/v1/completions", tokenizer=model, tokenizer_backend="huggingface",
+                                    num_concurrent=4, max_length=2048, batch_size=1)
+    else:
+        model = HFLM(pretrained=model, device="cpu", dtype="float32")
 
     def evaluate(batch, documents):
-        model.batch_size_per_gpu = batch
+        if not url:
+            model.batch_size_per_gpu = batch
         loaded = manager.load(TASKS)
         begin = time.monotonic()
         found = lm_eval.evaluate(model, loaded, limit=documents, bootstrap_iters=0, log_samples=True)
