@@ -369,6 +369,10 @@ std::string Conductor::reason_of(const Session& session, Time now) const {
   if (session.lacks_memory) {
     return "the servers have no room for more keys and values: ask for less, or later";
   }
+  if (servers_.empty()) {
+    return "no server of this model is known: are they of the same weights, and is the coordinator "
+           "reached?";
+  }
   const Span all{0, options_.num_layers};
   const Span missing = missing_layers(candidates(0, now), all);
   if (missing.size() == 0) {

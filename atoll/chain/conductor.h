@@ -28,7 +28,7 @@ struct ConductorOptions {
   int64_t max_sessions = 64;   // With a chain at once; more wait.
   /// How long a session that has lost its chain, or gets no further, is kept up, and one that never
   /// had a chain.
-  Duration patience = std::chrono::seconds(30);
+  Duration patience = std::chrono::minutes(2);
   Duration first_patience = std::chrono::seconds(3);
   Duration memory_patience = std::chrono::minutes(2);  // For room for its keys and values.
 };

@@ -83,7 +83,8 @@ SwarmPlace::SwarmPlace(const SwarmArguments& given, identity::Role role, const C
     arguments.join = identity::read_invite_argument(given.join);
     close_hidden(given.join);
   }
-  const bool is_member = !arguments.folder.empty() && run::has_identity(arguments.folder);
+  if (!arguments.folder.empty()) folder_.emplace(arguments.folder);
+  const bool is_member = folder_ && run::has_identity(arguments.folder);
   name_ = arguments.name;
   if (is_member) name_ = run::certified_peer(arguments.folder).name;
   if (name_.empty()) {
@@ -98,7 +99,7 @@ SwarmPlace::SwarmPlace(const SwarmArguments& given, identity::Role role, const C
                                  arguments.folder, name_, arguments.name));
   }
   coordinator_ = coordinator_of(arguments, role, name_, clock);
-  if (!arguments.folder.empty() && run::has_identity(arguments.folder)) {
+  if (folder_ && run::has_identity(arguments.folder)) {
     certificate_ = std::make_unique<run::Certificate>(arguments.folder, coordinator_, clock, tell);
     coordinator_ = certificate_->seek_coordinator(kPatience, is_cancelled);
   }

@@ -2,6 +2,7 @@
 // What a server and a gateway have in common as members of a swarm: its coordinator, their
 // certificate, their transport.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "atoll/base/clock.h"
@@ -9,6 +10,7 @@
 #include "atoll/identity/peer.h"
 #include "atoll/net/transport.h"
 #include "atoll/run/registration.h"
+#include "atoll/run/run_folder.h"
 
 namespace CLI {
 class App;
@@ -47,6 +49,7 @@ class SwarmPlace {
  private:
   const Clock& clock_;
   const bool insecure_;
+  std::optional<run::RunFolder> folder_;  // Held: one process has a membership.
   std::string name_;
   std::string coordinator_;
   std::unique_ptr<run::Certificate> certificate_;  // Null: in the clear.
