@@ -16,6 +16,8 @@
 namespace atl::cli {
 namespace {
 
+constexpr auto kForLastWords = std::chrono::milliseconds(500);  // Of answers under way.
+
 openai::ServedModel served(const ApiArguments& arguments, const ModelArguments& where,
                            const LoadedModel& loaded,
                            std::shared_ptr<decoding::Generator> generator) {
@@ -62,17 +64,19 @@ void add_api_arguments(CLI::App& command, ApiArguments& arguments) {
 }
 
 void answer_requests(ApiArguments arguments, const ModelArguments& model, const LoadedModel& loaded,
-                     std::shared_ptr<decoding::Generator> generator, const Clock& clock) {
+                     const std::shared_ptr<serve::TextDesk>& generator, const Clock& clock) {
   if (arguments.name.empty()) arguments.name = usual_name(model);
   if (!arguments.keys.empty()) {
     arguments.service.keys = openai::read_keys(read_file(arguments.keys), arguments.keys);
   }
-  arguments.service.models.push_back(served(arguments, model, loaded, std::move(generator)));
+  arguments.service.models.push_back(served(arguments, model, loaded, generator));
   const openai::Service service(std::move(arguments.service), clock);
   fmt::print("'{}' is served at {} (a page to chat: {}/)\n", arguments.name, service.url(),
              service.url());
   flush_standard_output();
   while (num_interrupts() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  generator->shut_down("the server is shut down");
+  std::this_thread::sleep_for(kForLastWords);
 }
 
 }  // namespace atl::cli

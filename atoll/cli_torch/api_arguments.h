@@ -5,8 +5,8 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/cli_torch/model_arguments.h"
-#include "atoll/decoding/generator.h"
 #include "atoll/openai/service.h"
+#include "atoll/serve/text_desk.h"
 
 namespace atl::cli {
 
@@ -20,9 +20,10 @@ struct ApiArguments {
 /// --listen, --name, --template, --keys, --certificate, --private-key, --insecure.
 void add_api_arguments(CLI::App& command, ApiArguments& arguments);
 
-/// Answers until the user ends it. Throws UsageError, InputError.
+/// Answers until the user ends it; who waits for an answer then is told so. Throws UsageError,
+/// InputError.
 void answer_requests(ApiArguments arguments, const ModelArguments& model, const LoadedModel& loaded,
-                     std::shared_ptr<decoding::Generator> generator, const Clock& clock);
+                     const std::shared_ptr<serve::TextDesk>& generator, const Clock& clock);
 
 /// What a model is called whose user has given it no name.
 std::string usual_name(const ModelArguments& model);

@@ -135,8 +135,10 @@ chain::Conductor::Text ChainGenerator::text_of(const Reading& reading) {
 void ChainGenerator::take_news(Time now) {
   Arrived arrived;
   std::set<Id> cancelled;
+  std::string end;
   {
     const MutexLock lock(mutex_);
+    end = take_end();
     arrived = take_arrived();
     cancelled = take_cancelled();
   }
@@ -152,6 +154,7 @@ void ChainGenerator::take_news(Time now) {
     conductor_.add(id, text, now);
   }
   for (const Id id : cancelled) let_go(id);
+  if (!end.empty()) refuse_all(end);
 }
 
 /// The text under way that begins with most of this one, and with how much of it.

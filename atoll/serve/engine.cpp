@@ -181,7 +181,7 @@ void Engine::remember(const Text& text, int64_t begin) {
 }
 
 void Engine::give() {
-  if (!trouble_.empty()) refuse_all(std::exchange(trouble_, {}));
+  if (!trouble_.empty()) refuse(running_, std::exchange(trouble_, {}));
   std::set<Sequence::Id> done;
   auto text = running_.begin();
   for (const Found& found : std::exchange(found_, {})) {  // In the order of those that run.
@@ -215,11 +215,17 @@ bool Engine::give(Sequence& sequence, const Found& found) {
   return false;
 }
 
-void Engine::refuse_all(const std::string& reason) {
-  for (const Text& text : running_) {
+void Engine::refuse(Texts& texts, const std::string& reason) {
+  for (const Text& text : texts) {
     text.sequence->fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
   }
-  running_.clear();
+  texts.clear();
+}
+
+void Engine::end(const std::string& reason) {
+  found_.clear();
+  refuse(running_, reason);
+  refuse(waiting_, reason);
 }
 
 }  // namespace atl::serve

@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "atoll/decoding/generator.h"
@@ -51,6 +52,8 @@ class Engine {
   }
   /// Nobody wants these any more; what read() has for them is not given.
   void drop(const std::set<Sequence::Id>& ids);
+  /// All texts fail with that reason.
+  void end(const std::string& reason);
   /// One pass. Says nothing to anybody.
   void read();
   /// Gives the sequences what the pass has for them; lets go of those that want no more.
@@ -81,7 +84,7 @@ class Engine {
   std::vector<int64_t> prepare();
   void remember(const Text& text, int64_t begin);
   bool give(Sequence& sequence, const Found& found);
-  void refuse_all(const std::string& reason);
+  static void refuse(Texts& texts, const std::string& reason);
 
   const model::Model& model_;
   const EngineOptions options_;

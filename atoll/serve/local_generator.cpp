@@ -33,6 +33,7 @@ void LocalGenerator::run() {
     if (stops_) return;
     for (auto& sequence : take_arrived()) engine_->add(std::move(sequence));
     engine_->drop(take_cancelled());
+    if (const std::string reason = take_end(); !reason.empty()) engine_->end(reason);
     lock.unlock();
     engine_->read();
     lock.lock();

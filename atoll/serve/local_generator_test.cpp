@@ -245,5 +245,21 @@ TEST(PlanPassTest, NewestTokensFirstThenPromptsInTheirOrder) {
   EXPECT_THAT(plan_pass({}, 40), IsEmpty());
 }
 
+TEST(LocalGeneratorTest, WhatIsUnderWayWhenItIsShutDownFailsAndSoDoesWhatComesLater) {
+  LocalGenerator generator(small_model(), {});
+  const GenerationRequest request{
+      .prompt = text(1, 3), .max_tokens = 190, .ends = {}, .sampler = {}};
+  const auto before = std::make_shared<Heard>();
+  const auto after = std::make_shared<Heard>();
+  generator.generate(request, before);
+  generator.shut_down("the end");
+  generator.generate(request, after);
+  for (const auto& heard : {before, after}) {
+    EXPECT_EQ(heard->wait(), std::nullopt);
+    EXPECT_EQ(heard->refusal().kind, Refusal::Kind::kUnavailable);
+    EXPECT_EQ(heard->refusal().message, "the end");
+  }
+}
+
 }  // namespace
 }  // namespace atl::serve

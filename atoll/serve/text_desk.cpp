@@ -32,6 +32,10 @@ TextDesk::Id TextDesk::submit(const std::vector<int64_t>& text, Listener& listen
   std::string fault = fault_of(text, context_, vocab_size_);
   const MutexLock lock(mutex_);
   const Id id = ++last_id_;
+  if (!closed_.empty()) {
+    listener.failed({.kind = Refusal::Kind::kUnavailable, .message = closed_});
+    return id;
+  }
   if (!fault.empty()) {
     listener.failed({.kind = Refusal::Kind::kInvalid, .message = std::move(fault)});
     return id;
@@ -70,6 +74,12 @@ void TextDesk::cancel(Id id) {
   if (id == 0 || id > last_id_) return;
   if (std::erase_if(arrived_, [&](const auto& each) { return each->id() == id; }) > 0) return;
   cancelled_.insert(id);
+  wake();
+}
+
+void TextDesk::shut_down(const std::string& reason) {
+  const MutexLock lock(mutex_);
+  closed_ = end_ = reason;
   wake();
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/mutex.h"
@@ -24,6 +26,8 @@ class TextDesk : public decoding::Generator {
            std::shared_ptr<decoding::EmbeddingListener> listener) override;
   void cancel(Id id) override;
   decoding::GeneratorStatus status() const override;
+  /// All that is under way, and whatever comes later, fails with that reason.
+  void shut_down(const std::string& reason);
 
  protected:
   using Arrived = std::vector<std::unique_ptr<Sequence>>;
@@ -32,7 +36,11 @@ class TextDesk : public decoding::Generator {
 
   /// There is something to take; from any thread, with the mutex held.
   virtual void wake() ATOLL_REQUIRES(mutex_) = 0;
-  bool has_news() const ATOLL_REQUIRES(mutex_) { return !arrived_.empty() || !cancelled_.empty(); }
+  bool has_news() const ATOLL_REQUIRES(mutex_) {
+    return !arrived_.empty() || !cancelled_.empty() || !end_.empty();
+  }
+  /// Why it was shut down, once; else empty.
+  std::string take_end() ATOLL_REQUIRES(mutex_) { return std::exchange(end_, {}); }
   Arrived take_arrived() ATOLL_REQUIRES(mutex_) { return std::exchange(arrived_, {}); }
   std::set<Id> take_cancelled() ATOLL_REQUIRES(mutex_) { return std::exchange(cancelled_, {}); }
   void set_status(const decoding::GeneratorStatus& status) ATOLL_REQUIRES(mutex_) {
@@ -52,6 +60,8 @@ class TextDesk : public decoding::Generator {
   std::set<Id> cancelled_ ATOLL_GUARDED_BY(mutex_);
   decoding::GeneratorStatus status_ ATOLL_GUARDED_BY(mutex_);
   Id last_id_ ATOLL_GUARDED_BY(mutex_) = 0;
+  std::string closed_ ATOLL_GUARDED_BY(mutex_);  // Why nothing is taken any more.
+  std::string end_ ATOLL_GUARDED_BY(mutex_);     // The same, until the thread knows.
 };
 
 }  // namespace atl::serve
