@@ -74,15 +74,16 @@ void Conductor::let_go(Session& session) {
   keys_.erase(session.number);
   session.hops.clear();
   session.is_broken = false;
+  session.cut_behind.reset();
 }
 
-void Conductor::begin_anew(Session& session, Time now, const char* kind) {
+void Conductor::begin_anew(Session& session, Time now) {
   let_go(session);
   session.text.shares_with = 0;
   session.since = now;
   lengthen(session.pause, kFirstRest, kLongestRest);
   if (session.progressed < now) session.retry_at = now + session.pause;
-  ++recoveries_[kind];
+  ++recoveries_["anew"];
 }
 
 void Conductor::set_hops(Session& session, std::vector<Hop> hops) {

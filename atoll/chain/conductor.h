@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -154,7 +153,7 @@ class Conductor {
   void replace(const std::string& address, const char* kind, Time now);
   void repair(Key key, Session& session, Time now);
   void blame(const std::string& address, Time now);
-  void begin_anew(Session& session, Time now, const char* kind = "anew");
+  void begin_anew(Session& session, Time now);
   void say_forget(const std::string& address, const Session& session);
   void let_go(Session& session);
   void find_chains(Time now);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/swarm/fields.h"
+#include "atoll/swarm/frame.h"
 
 namespace atl::chain {
 
@@ -45,7 +45,8 @@ void visit(auto& io, Is<Servers> auto& m) { io(m.leases); }
 
 namespace {
 
-constexpr uint32_t kMagic = 0x434C5441;  // "ATLC"
+constexpr swarm::FrameKind kFrame{
+    .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Greet",   "Greeted", "Refused", "Work",  "Output", "Reroute", "Forget",
@@ -54,13 +55,6 @@ constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
-
-template <size_t... kIndexes>
-Message empty_message(size_t kind, std::index_sequence<kIndexes...> /*indexes*/) {
-  Message message;
-  ((kind == kIndexes ? void(message.emplace<kIndexes>()) : void()), ...);
-  return message;
-}
 
 bool is_position(int64_t value) { return value >= 0 && value <= kMaxPosition; }
 
@@ -102,34 +96,14 @@ struct Check {
 
 }  // namespace
 
-Bytes encode(const Message& message) {
-  ByteWriter out;
-  out.put(kMagic).put(kProtocol).put(static_cast<uint8_t>(message.index()));
-  swarm::FieldWriter writer(out);
-  std::visit([&](const auto& m) { visit(writer, m); }, message);
-  return out.take();
-}
+Bytes encode(const Message& message) { return swarm::encode_frame(kFrame, message); }
 
 bool is_message(std::span<const std::byte> frame) {
-  return frame.size() >= sizeof kMagic && ByteReader(frame).get<uint32_t>() == kMagic;
+  return frame.size() >= sizeof kFrame.magic && ByteReader(frame).get<uint32_t>() == kFrame.magic;
 }
 
 Message decode(std::span<const std::byte> frame) {
-  ByteReader in(frame);
-  if (in.get<uint32_t>() != kMagic) throw InputError("not a message of a chain's servers");
-  const auto version = in.get<uint16_t>();
-  const auto kind = in.get<uint8_t>();
-  if (version != kProtocol && kind != kGreetKind && kind != kRefusedKind) {
-    throw InputError(fmt::format("a message of protocol version {}, and this program speaks {}",
-                                 version, kProtocol));
-  }
-  if (kind >= std::variant_size_v<Message>) {
-    throw InputError(fmt::format("an unknown kind of message ({})", kind));
-  }
-  Message message = empty_message(kind, std::make_index_sequence<std::variant_size_v<Message>>());
-  swarm::FieldReader reader(in);
-  std::visit([&](auto& m) { visit(reader, m); }, message);
-  in.expect_end();
+  Message message = swarm::decode_frame<Message>(kFrame, frame, {kGreetKind, kRefusedKind});
   std::visit(Check(), message);
   return message;
 }

@@ -1,5 +1,7 @@
 #include "atoll/cli_torch/gateway_command.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -85,7 +87,11 @@ void add_gateway_command(CLI::App& app) {
       ->capture_default_str();
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
-  command->callback([arguments] {
+  command->callback([command, arguments] {
+    for (const char* option : {"--device", "--strict"}) {
+      if (command->count(option) == 0) continue;
+      throw UsageError(fmt::format("{}: a gateway has no layers, and computes on the CPU", option));
+    }
     arguments->swarm.insecure = arguments->api.service.insecure;
     answer(*arguments);
   });

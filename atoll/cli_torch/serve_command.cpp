@@ -198,7 +198,6 @@ void serve_model(const ServeArguments& arguments) {
         "say --gateway to answer requests with all of the model here, or --join to serve some of "
         "its layers to a swarm, for which `atoll gateway` answers");
   }
-  if (!joins && !arguments.blocks.empty()) throw UsageError("--blocks is for --join");
   watch_interrupts();
   if (joins) {
     serve_layers(arguments);
@@ -233,6 +232,16 @@ void add_serve_command(CLI::App& app) {
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {
+    // What is for the other way to serve is no silent wish.
+    const auto others = arguments->gateway
+                            ? std::vector{"--blocks", "--advertise", "--peer-name"}
+                            : std::vector{"--tokenizer", "--strict",      "--template",
+                                          "--keys",      "--certificate", "--private-key"};
+    for (const char* option : others) {
+      if (command->count(option) == 0) continue;
+      throw UsageError(fmt::format("{} is for {}", option,
+                                   arguments->gateway ? "--join" : "--gateway, or atoll gateway"));
+    }
     arguments->listens = command->count("--listen") > 0;
     arguments->swarm.insecure = arguments->api.service.insecure;
     serve_model(*arguments);

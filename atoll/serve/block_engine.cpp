@@ -24,23 +24,12 @@ constexpr size_t kFrameBytes = size_t{2} << 20;
 constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
 
-int64_t num_pages(const model::Model& model, int64_t bytes) {
-  const model::KvPool pool(model.config(), model.device(), model.decoder().layers(), 0);
-  const int64_t pages = bytes / pool.page_bytes();
-  if (pages > 0) return pages;
-  throw UsageError(
-      fmt::format("{} bytes for keys and values hold nothing: a page of {} positions has {}", bytes,
-                  kPositions, pool.page_bytes()));
-}
-
 }  // namespace
 
 BlockEngine::BlockEngine(const model::Model& model, const BlockEngineOptions& options)
     : model_(model),
       options_(options),
-      pool_(std::make_shared<model::KvPool>(model.config(), model.device(),
-                                            model.decoder().layers(),
-                                            num_pages(model, options.kv_bytes))),
+      pool_(pool_of(model, options.kv_bytes)),
       context_(pool_->num_left() * kPositions),
       pass_rows_(std::clamp<int64_t>(
           static_cast<int64_t>(

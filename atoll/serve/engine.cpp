@@ -16,14 +16,6 @@ namespace {
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
 constexpr int64_t kLogitRows = 64;  // At a time: a vocabulary of 200,000 in FP32 is 0.8 MB a row.
 
-int64_t num_pages(const model::KvPool& of_one, int64_t bytes) {
-  const int64_t pages = bytes / of_one.page_bytes();
-  if (pages > 0) return pages;
-  throw UsageError(
-      fmt::format("{} bytes for keys and values hold nothing: a page of {} positions has {}", bytes,
-                  kPositions, of_one.page_bytes()));
-}
-
 at::Tensor tensor_of(std::span<const int64_t> values) {
   const at::Tensor tensor = at::empty({std::ssize(values)}, at::TensorOptions().dtype(at::kLong));
   std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
@@ -31,6 +23,18 @@ at::Tensor tensor_of(std::span<const int64_t> values) {
 }
 
 }  // namespace
+
+std::shared_ptr<model::KvPool> pool_of(const model::Model& model, int64_t bytes) {
+  const auto& layers = model.decoder().layers();
+  const model::KvPool unbounded(model.config(), model.device(), layers, 0);
+  const int64_t num_pages = bytes / unbounded.page_bytes();
+  if (num_pages > 0) {
+    return std::make_shared<model::KvPool>(model.config(), model.device(), layers, num_pages);
+  }
+  throw UsageError(
+      fmt::format("{} bytes for keys and values hold nothing: a page of {} positions has {}", bytes,
+                  kPositions, unbounded.page_bytes()));
+}
 
 std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens,
                                int64_t few) {
@@ -46,9 +50,7 @@ std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prom
 Engine::Engine(const model::Model& model, const EngineOptions& options)
     : model_(model),
       options_(options),
-      pool_(std::make_shared<model::KvPool>(
-          model.config(), model.device(),
-          num_pages(model::KvPool(model.config(), model.device()), options.kv_bytes))),
+      pool_(pool_of(model, options.kv_bytes)),
       context_(std::min(model.config().context(), pool_->num_left() * kPositions)) {}
 
 decoding::GeneratorStatus Engine::status() const {

@@ -30,6 +30,10 @@ struct EngineOptions {
   int64_t prompt_tokens = 256;          // Of prompts, in a pass.
 };
 
+/// Pages for the keys and values of the layers that the model was loaded with. Throws UsageError
+/// where the budget holds none.
+std::shared_ptr<model::KvPool> pool_of(const model::Model& model, int64_t bytes);
+
 /// How much a pass reads of each text, by how much of it is unread: all of those that lack `few`
 /// tokens or fewer, and of the others the first ones, `prompt_tokens` at most in all. Pure.
 std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens,

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/swarm/fields.h"
+#include "atoll/swarm/frame.h"
 
 namespace atl::swarm {
 
@@ -78,7 +78,8 @@ void visit(auto& io, Is<PassOn> auto& m) { io(m.header, m.circuit); }
 
 namespace {
 
-constexpr uint32_t kMagic = 0x4C4C5441;  // "ATLL"
+constexpr FrameKind kFrame{
+    .magic = 0x4C4C5441, .version = kProtocolVersion, .protocol = "Atoll's protocol"};  // "ATLL"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Hello",      "Welcome", "Refused",     "Ready",      "Start",        "View",    "Resume",
@@ -90,41 +91,12 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames 
 constexpr size_t kHelloKind = 0;
 constexpr size_t kRefusedKind = 2;
 
-/// A default message of the kind with this index.
-template <size_t... kIndexes>
-Message empty_message(size_t kind, std::index_sequence<kIndexes...> /*indexes*/) {
-  Message message;
-  ((kind == kIndexes ? void(message.emplace<kIndexes>()) : void()), ...);
-  return message;
-}
-
 }  // namespace
 
-Bytes encode(const Message& message) {
-  ByteWriter out;
-  out.put(kMagic).put(kProtocolVersion).put(static_cast<uint8_t>(message.index()));
-  FieldWriter writer(out);
-  std::visit([&](const auto& m) { visit(writer, m); }, message);
-  return out.take();
-}
+Bytes encode(const Message& message) { return encode_frame(kFrame, message); }
 
 Message decode(std::span<const std::byte> frame) {
-  ByteReader in(frame);
-  if (in.get<uint32_t>() != kMagic) throw InputError("not a message of Atoll's protocol");
-  const auto version = in.get<uint16_t>();
-  const auto kind = in.get<uint8_t>();
-  if (version != kProtocolVersion && kind != kHelloKind && kind != kRefusedKind) {
-    throw InputError(fmt::format("a message of protocol version {}, and this program speaks {}",
-                                 version, kProtocolVersion));
-  }
-  if (kind >= std::variant_size_v<Message>) {
-    throw InputError(fmt::format("a message of unknown kind {}", kind));
-  }
-  Message message = empty_message(kind, std::make_index_sequence<std::variant_size_v<Message>>());
-  FieldReader reader(in);
-  std::visit([&](auto& m) { visit(reader, m); }, message);
-  in.expect_end();
-  return message;
+  return decode_frame<Message>(kFrame, frame, {kHelloKind, kRefusedKind});
 }
 
 std::string kind_name(const Message& message) { return std::string(kKindNames[message.index()]); }
