@@ -1,28 +1,47 @@
 #pragma once
-// The innermost loops of products.cpp for one instruction set. Three translation units hold them,
-// compiled for AVX-512, for AVX2 and for any processor (product_loops.h); each gives the same bits:
-// every value is one chain of fused multiply-adds, in order of k, whatever the registers' width.
+// The innermost loops of products for one instruction set: of rows with weights (products.h), and
+// of panels (attention). Three translation units hold them, compiled for AVX-512, for AVX2 and for
+// any processor; each gives the same bits, whatever the registers' width.
 #include <cstdint>
 #include <span>
 
 namespace atl::model {
 
-constexpr int64_t kMaxLanes = 32;
-constexpr int64_t kMaxRows = 14;
+constexpr int64_t kMaxLanes = 32;  // Of a panel.
+/// Chains of one dot product.
+constexpr int64_t kSumLanes = 16;
+/// Outputs whose sums are in registers at a time, at most.
+constexpr int64_t kMostTileOutputs = 8;
 
-/// A panel holds one factor of `lanes` neighbouring outputs: for each k a value for each of them.
+struct DotTask {
+  int64_t num_rows;     // Of x, `x_stride` floats apart.
+  int64_t num_outputs;  // `out_stride` floats from one row's to the next one's.
+  int64_t count;        // Inputs.
+  int64_t x_stride;
+  int64_t out_stride;
+  bool adds;  // To what `out` holds.
+};
+
 struct ProductKernel {
-  int64_t lanes;     // At most kMaxLanes.
-  int64_t max_rows;  // At most kMaxRows, of x, that are multiplied at a time.
+  using Dots = void (*)(const DotTask& task, const float* x, const void* const* weights,
+                        float* out);
+
+  int64_t lanes;     // Of a panel, at most kMaxLanes: for each k a value for each.
+  int64_t max_rows;  // Of x, that are multiplied with a panel at a time.
   /// panel[k * lanes + lane] = rows[lane][k] for k < count: floats at any address.
   void (*pack)(const void* const* rows, int64_t count, float* panel);
-  /// The same of bfloat16.
-  void (*pack_bf16)(const void* const* rows, int64_t count, float* panel);
   /// out[row * out_stride + lane] = fma(x[k * x_stride + row], panel[k * panel_stride + lane], ...)
-  /// for k < count, on top of what is there if it `adds`, else of 0. num_rows: 1 to max_rows.
+  /// for k < count in order, on top of what is there if it `adds`, else of 0. num_rows: 1 to
+  /// max_rows.
   void (*multiply)(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
                    const float* panel, int64_t panel_stride, float* out, int64_t out_stride,
                    bool adds);
+  /// out[row * out_stride + i] = dot product of row `row` of x and weights[i], whose values may lie
+  /// at any address. It is kSumLanes chains of fused multiply-adds, chain l over the k that are l
+  /// modulo kSumLanes (at the end: zeros), and then chain l + 8 is added to l, l + 4, l + 2, l + 1.
+  /// kMostTileOutputs more of `weights` tell where the next call will read.
+  Dots dots_bf16;
+  Dots dots_f32;
 };
 
 /// The fastest one for this processor.

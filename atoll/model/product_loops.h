@@ -1,5 +1,6 @@
-// What product_avx512.cpp, product_avx2.cpp and product_plain.cpp compile, each for its processor.
-// Those name ATOLL_LANES, the floats of a register, and ATOLL_ROWS, how many rows of two registers
+// Products with panels. product_avx512.cpp, product_avx2.cpp and product_plain.cpp compile these
+// loops and those of dot_loops.h, each for its processor.
+// They name ATOLL_LANES, the floats of a register, and ATOLL_ROWS, how many rows of two registers
 // each stay in registers beside the panel's two and one factor. No inline function of the standard
 // library is used here: the linker might take this copy of it for the whole program.
 #include "atoll/model/product_kernel.h"
@@ -150,31 +151,6 @@ void pack(const void* const* rows, int64_t count, float* panel) {
     }
   }
 }
-
-void pack_bf16(const void* const* rows, int64_t count, float* panel) {
-  constexpr uint32_t kUpper = 0xffff0000U;
-  int64_t k = 0;
-  for (; k + kWidth <= count; k += kWidth) {
-    for (int half = 0; half < kWidth; half += kLanes) {
-      Words square[kLanes];  // Each word has two numbers, the first one in its lower half.
-      load_turned(rows + half, k * static_cast<int64_t>(sizeof(uint16_t)), square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) {
-        float* const to = panel + (k + 2 * i) * kWidth + half;
-        store(reinterpret_cast<Floats>(square[i] << 16), to);
-        store(reinterpret_cast<Floats>(square[i] & kUpper), to + kWidth);
-      }
-    }
-  }
-  for (; k < count; ++k) {
-    for (int lane = 0; lane < kWidth; ++lane) {
-      const uint32_t word = static_cast<uint32_t>(element<uint16_t>(rows[lane], k)) << 16;
-      __builtin_memcpy(&panel[k * kWidth + lane], &word, sizeof(word));
-    }
-  }
-}
-
-constexpr ProductKernel kKernel = {kWidth, kRows, pack, pack_bf16, multiply_up_to<kRows>};
 
 }  // namespace
 }  // namespace atl::model

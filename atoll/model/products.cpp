@@ -14,10 +14,14 @@ namespace {
 
 using weights::StoredTensor;
 
-// Inputs at a time: whole blocks of every type, and a panel of them stays in the nearest cache.
-constexpr int64_t kDepth = 256;
-// Tiles of rows that use a panel while it is there: widening it then costs a few percent.
-constexpr int64_t kTiles = 32;
+// Inputs at a time: whole blocks of every type. Their sums are added up from the first on.
+constexpr int64_t kDepth = 1024;
+// Outputs at a time, a multiple of all tiles': with so many inputs they stay in a near cache.
+constexpr int64_t kPanel = 24;
+// Rows at a time that use a panel while it is there: widening it then costs a few percent.
+constexpr int64_t kBlockRows = 480;
+// Rows up to which what counts is to read the weights as they lie.
+constexpr int64_t kFewRows = 8;
 // Multiplications from which on a thread is worth its waking.
 constexpr int64_t kLeastOperations = 65'536;
 
@@ -43,104 +47,107 @@ std::span<const ProductKernel* const> product_kernels() {
 
 const ProductKernel& product_kernel() { return *product_kernels().back(); }
 
-/// One thread's way to panels of weights.
-class StoredMatrix::Panels {
+/// One thread's way to the weights of kPanel outputs, some inputs at a time.
+class StoredMatrix::Panel {
  public:
-  Panels(const StoredMatrix& matrix, const ProductKernel& kernel)
-      : matrix_(matrix),
-        kernel_(kernel),
-        panel_(uninitialised(kDepth * kernel.lanes)),
-        wide_(uninitialised(kDepth * kernel.lanes)) {}
+  Panel(const StoredMatrix& matrix, const ProductKernel& kernel)
+      : matrix_(matrix), kernel_(kernel) {}
 
-  /// The panel of the outputs from `first` on.
+  /// The outputs from `first` on.
   void choose(int64_t first) {
     first_ = first;
-    count_ = std::min(kernel_.lanes, matrix_.num_outputs_ - first);
+    count_ = std::min(kPanel, matrix_.num_outputs_ - first);
     if (matrix_.has_inputs_first_) return;
-    for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
-      const Place place = matrix_.place_of(first + std::min(lane, count_ - 1));
-      places_[static_cast<size_t>(lane)] = place;
-      rows_[static_cast<size_t>(lane)] = place.tensor->row(place.row);
+    for (int64_t i = 0; i < kPanel + kMostTileOutputs; ++i) {
+      const int64_t output = std::min(first + i, matrix_.num_outputs_ - 1);
+      places_[static_cast<size_t>(i)] = matrix_.place_of(output);
     }
-    const auto all_are = [&](codec::GgmlType type) {
-      return std::all_of(places_.begin(), places_.begin() + kernel_.lanes,
-                         [&](const Place& place) { return place.tensor->type == type; });
-    };
-    is_bf16_ = all_are(codec::GgmlType::kBF16);
-    is_f32_ = all_are(codec::GgmlType::kF32);
   }
 
-  /// Its weights of inputs [k, k + depth). What lies behind the last output is anything.
-  const float* at(int64_t k, int64_t depth) {
-    if (matrix_.has_inputs_first_) {
-      for (int64_t i = 0; i < depth; ++i) {
-        matrix_.tensors_.front().read(
-            k + i, first_,
-            {&panel_[static_cast<size_t>(i * kernel_.lanes)], static_cast<size_t>(count_)});
-      }
-    } else if (is_bf16_ || is_f32_) {  // As they lie.
-      std::array<const void*, kMaxLanes> rows{};
-      const int64_t offset = k * (is_bf16_ ? 2 : 4);
-      for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
-        rows[static_cast<size_t>(lane)] = rows_[static_cast<size_t>(lane)] + offset;
-      }
-      (is_bf16_ ? kernel_.pack_bf16 : kernel_.pack)(rows.data(), depth, panel_.get());
+  /// out[row * number of outputs + i] = rows of x, which begin at input k, by inputs [k, k + depth)
+  /// of the outputs; added to what is there unless k is 0.
+  void multiply(int64_t num_rows, const float* x, int64_t x_stride, int64_t k, int64_t depth,
+                float* out) {
+    // Many rows read FP32 so often that it pays to have the panel's rows close to each other.
+    const bool is_bf16 = matrix_.common_type_ == codec::GgmlType::kBF16;
+    if (is_bf16 || (matrix_.common_type_ == codec::GgmlType::kF32 && num_rows <= kFewRows)) {
+      point(k, depth, is_bf16 ? 2 : 4);
     } else {
-      std::array<const void*, kMaxLanes> rows{};
-      for (int64_t lane = 0; lane < kernel_.lanes; ++lane) {
-        float* const wide = &wide_[static_cast<size_t>(lane * kDepth)];
-        const Place& place = places_[static_cast<size_t>(lane)];
-        foresee(place, rows_[static_cast<size_t>(lane)], k, depth);
-        place.tensor->read(place.row, k, {wide, static_cast<size_t>(depth)});
-        rows[static_cast<size_t>(lane)] = wide;
-      }
-      kernel_.pack(rows.data(), depth, panel_.get());
+      widen(k, depth);
     }
-    return panel_.get();
+    (is_bf16 ? kernel_.dots_bf16 : kernel_.dots_f32)({.num_rows = num_rows,
+                                                      .num_outputs = count_,
+                                                      .count = depth,
+                                                      .x_stride = x_stride,
+                                                      .out_stride = matrix_.num_outputs_,
+                                                      .adds = k > 0},
+                                                     x, rows_.data(), out);
   }
 
  private:
-  /// There are more rows than streams that processors foresee by themselves: what is read after
-  /// this is on its way then.
-  static void foresee(const Place& place, const std::byte* row, int64_t k, int64_t depth) {
-    constexpr int64_t kLine = 64;
-    const int64_t begin = place.tensor->num_bytes(k + depth);
-    const int64_t end = place.tensor->num_bytes(std::min(place.tensor->width, k + 2 * depth));
-    for (int64_t at = begin; at < end; at += kLine) __builtin_prefetch(row + at, 0, 2);
+  void point(int64_t k, int64_t depth, int64_t size) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      rows_[i] = places_[i].begin + k * size;
+    }
+    if (k + depth == matrix_.num_inputs_) return;  // The next outputs are next.
+    for (int64_t i = 0; i < kMostTileOutputs; ++i) {
+      rows_[static_cast<size_t>(count_ + i)] =
+          static_cast<const std::byte*>(rows_[static_cast<size_t>(i)]) + depth * size;
+    }
+  }
+
+  void widen(int64_t k, int64_t depth) {
+    if (!wide_) wide_ = uninitialised(kPanel * kDepth);
+    const auto values = [&](int64_t begin, int64_t count) {
+      return std::span(wide_.get() + begin, static_cast<size_t>(count));
+    };
+    if (matrix_.has_inputs_first_) {
+      std::vector<float> turned(static_cast<size_t>(depth * count_));
+      for (int64_t i = 0; i < depth; ++i) {
+        matrix_.tensors_.front().read(k + i, first_,
+                                      std::span(turned).subspan(static_cast<size_t>(i * count_),
+                                                                static_cast<size_t>(count_)));
+      }
+      weights::transpose(turned, count_, values(0, depth * count_));
+    } else {
+      for (int64_t i = 0; i < count_; ++i) {
+        const Place& place = places_[static_cast<size_t>(i)];
+        place.tensor->read(place.row, k, values(i * depth, depth));
+      }
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      rows_[i] = wide_.get() + std::min(static_cast<int64_t>(i), count_ - 1) * depth;
+    }
   }
 
   const StoredMatrix& matrix_;
   const ProductKernel& kernel_;
-  std::unique_ptr<float[]> panel_;
-  std::unique_ptr<float[]> wide_;  // The same before it is turned, where its type needs that.
+  std::unique_ptr<float[]> wide_;  // Weights of types that no kernel reads.
   int64_t first_ = 0;
   int64_t count_ = 0;
-  std::array<Place, kMaxLanes> places_{};
-  std::array<const std::byte*, kMaxLanes> rows_{};
-  bool is_bf16_ = false;
-  bool is_f32_ = false;
+  std::array<Place, kPanel + kMostTileOutputs> places_{};
+  std::array<const void*, kPanel + kMostTileOutputs> rows_{};
 };
 
 StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors)
     : tensors_(std::move(tensors)),
       has_inputs_first_(!tensors_.empty() && tensors_.front().inputs_first) {
   ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first_ || tensors_.size() == 1));
+  common_type_ = tensors_.front().type;
   num_inputs_ = has_inputs_first_ ? tensors_.front().num_rows : tensors_.front().width;
   for (const StoredTensor& tensor : tensors_) {
     ATOLL_CHECK(has_inputs_first_ || tensor.width == num_inputs_);
+    row_bytes_.push_back(tensor.num_bytes(tensor.width));
+    if (has_inputs_first_ || tensor.type != tensors_.front().type) common_type_.reset();
     num_outputs_ += has_inputs_first_ ? tensor.width : tensor.num_rows;
-    const auto block = static_cast<int64_t>(codec::ggml_block(tensor.type).num_values);
-    least_depth_ = std::max(least_depth_, block);
   }
 }
 
 StoredMatrix::Place StoredMatrix::place_of(int64_t output) const {
-  const StoredTensor* tensor = tensors_.data();
-  while (output >= tensor->num_rows) {
-    output -= tensor->num_rows;
-    ++tensor;
-  }
-  return {tensor, output};
+  size_t part = 0;
+  while (output >= tensors_[part].num_rows) output -= tensors_[part++].num_rows;
+  const StoredTensor& tensor = tensors_[part];
+  return {&tensor, output, tensor.bytes.data() + tensor.order.place_of(output) * row_bytes_[part]};
 }
 
 void StoredMatrix::read_output(int64_t output, float* row_K) const {
@@ -152,106 +159,48 @@ void StoredMatrix::read_output(int64_t output, float* row_K) const {
   place.tensor->read(place.row, 0, {row_K, static_cast<size_t>(num_inputs_)});
 }
 
-/// A block of rows, by all panels of some outputs.
-class StoredMatrix::Block {
- public:
-  Block(const StoredMatrix& matrix, const ProductKernel& kernel, int64_t num_rows,
-        const float* x_MK, float* out_MN)
-      : matrix_(matrix),
-        kernel_(kernel),
-        num_rows_(num_rows),
-        x_MK_(x_MK),
-        out_MN_(out_MN),
-        panels_(matrix, kernel),
-        tiles_(
-            uninitialised(num_rows * (num_rows <= kernel.max_rows ? matrix.num_inputs_ : kDepth))) {
-  }
-
-  void multiply(int64_t first_panel, int64_t last_panel) {
-    const int64_t inputs = matrix_.num_inputs_;
-    if (num_rows_ <= kernel_.max_rows) {
-      // What counts is to read the weights as they lie.
-      gather(0, inputs);
-      for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-        panels_.choose(panel * kernel_.lanes);
-        for (int64_t k = 0; k < inputs; k += matrix_.least_depth_) {
-          multiply_panel(panel * kernel_.lanes, k, std::min(matrix_.least_depth_, inputs - k),
-                         tiles_.get() + k * num_rows_);
-        }
-      }
-      return;
-    }
-    for (int64_t k = 0; k < inputs; k += kDepth) {
-      const int64_t depth = std::min(kDepth, inputs - k);
-      gather(k, depth);
-      for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-        panels_.choose(panel * kernel_.lanes);
-        multiply_panel(panel * kernel_.lanes, k, depth, tiles_.get());
+/// Some rows by the panels [begin, end).
+void StoredMatrix::multiply_block(int64_t num_rows, const float* x_MK, float* out_MN, int64_t begin,
+                                  int64_t end, const ProductKernel& kernel) const {
+  Panel panel(*this, kernel);
+  const auto depth_at = [&](int64_t k) { return std::min(kDepth, num_inputs_ - k); };
+  if (num_rows <= kFewRows) {
+    for (int64_t output = begin * kPanel; output < end * kPanel; output += kPanel) {
+      panel.choose(output);
+      for (int64_t k = 0; k < num_inputs_; k += kDepth) {
+        panel.multiply(num_rows, x_MK + k, num_inputs_, k, depth_at(k), out_MN + output);
       }
     }
+    return;
   }
-
- private:
-  /// Inputs [k, k + depth) of x, tile by tile, as the kernel reads them.
-  void gather(int64_t k, int64_t depth) {
-    for (int64_t row = 0; row < num_rows_; ++row) {
-      const int64_t begin = row / kernel_.max_rows * kernel_.max_rows;
-      const int64_t count = std::min(kernel_.max_rows, num_rows_ - begin);
-      float* const to = tiles_.get() + begin * depth + (row - begin);
-      const float* const from = x_MK_ + row * matrix_.num_inputs_ + k;
-      for (int64_t i = 0; i < depth; ++i) to[i * count] = from[i];
+  // Close to each other, or rows would claim the same lines of the nearest cache.
+  const auto x = uninitialised(num_rows * depth_at(0));
+  for (int64_t k = 0; k < num_inputs_; k += kDepth) {
+    const int64_t depth = depth_at(k);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      std::copy_n(x_MK + row * num_inputs_ + k, depth, x.get() + row * depth);
+    }
+    for (int64_t output = begin * kPanel; output < end * kPanel; output += kPanel) {
+      panel.choose(output);
+      panel.multiply(num_rows, x.get(), depth, k, depth, out_MN + output);
     }
   }
-
-  void multiply_panel(int64_t output, int64_t k, int64_t depth, const float* tiles) {
-    const int64_t stride = matrix_.num_outputs_;
-    const int64_t width = std::min(kernel_.lanes, stride - output);
-    const float* const panel = panels_.at(k, depth);
-    for (int64_t row = 0; row < num_rows_; row += kernel_.max_rows) {
-      const int64_t count = std::min(kernel_.max_rows, num_rows_ - row);
-      float* const out = out_MN_ + row * stride + output;
-      const float* const tile = tiles + row * depth;
-      if (width == kernel_.lanes) {
-        kernel_.multiply(count, depth, tile, count, panel, kernel_.lanes, out, stride, k > 0);
-        continue;
-      }
-      // The last outputs are fewer than lanes.
-      std::array<float, kMaxLanes * kMaxRows> wide{};
-      for (int64_t i = 0; i < count && k > 0; ++i) {
-        std::copy_n(out + i * stride, width, &wide[static_cast<size_t>(i * kernel_.lanes)]);
-      }
-      kernel_.multiply(count, depth, tile, count, panel, kernel_.lanes, wide.data(), kernel_.lanes,
-                       k > 0);
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(&wide[static_cast<size_t>(i * kernel_.lanes)], width, out + i * stride);
-      }
-    }
-  }
-
-  const StoredMatrix& matrix_;
-  const ProductKernel& kernel_;
-  int64_t num_rows_;
-  const float* x_MK_;
-  float* out_MN_;
-  Panels panels_;
-  std::unique_ptr<float[]> tiles_;
-};
+}
 
 void StoredMatrix::multiply(int64_t num_rows, const float* x_MK, float* out_MN,
                             const ProductKernel& kernel) const {
-  const int64_t block_rows = kTiles * kernel.max_rows;
-  const int64_t num_blocks = (num_rows + block_rows - 1) / block_rows;
-  const int64_t num_panels = (num_outputs_ + kernel.lanes - 1) / kernel.lanes;
-  const int64_t operations = std::min(num_rows, block_rows) * num_inputs_ * kernel.lanes;
+  const int64_t num_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
+  const int64_t num_panels = (num_outputs_ + kPanel - 1) / kPanel;
+  const int64_t operations = std::min(num_rows, kBlockRows) * num_inputs_ * kPanel;
   const int64_t grain = std::max<int64_t>(1, kLeastOperations / std::max<int64_t>(1, operations));
   at::parallel_for(0, num_blocks * num_panels, grain, [&](int64_t first, int64_t last) {
     while (first < last) {
       const int64_t block = first / num_panels;
-      const int64_t begin = block * block_rows;
+      const int64_t row = block * kBlockRows;
       const int64_t until = std::min(last, (block + 1) * num_panels);
-      Block(*this, kernel, std::min(block_rows, num_rows - begin), x_MK + begin * num_inputs_,
-            out_MN + begin * num_outputs_)
-          .multiply(first - block * num_panels, until - block * num_panels);
+      multiply_block(std::min(kBlockRows, num_rows - row), x_MK + row * num_inputs_,
+                     out_MN + row * num_outputs_, first - block * num_panels,
+                     until - block * num_panels, kernel);
       first = until;
     }
   });

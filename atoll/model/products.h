@@ -1,12 +1,13 @@
 #pragma once
 // Products with weights as their files hold them, for those who evaluate and generate: the weights
-// are widened to FP32 a tile at a time, on their way into the product. Every value is one chain of
-// fused multiply-adds over k, from 0 upwards, as a blocked product adds anyway: its bits depend
-// neither on how many rows are multiplied at once, nor on threads, nor on the instruction set.
+// are widened to FP32 on their way into the product. Every value is a sum in an order of its own
+// (product_kernel.h): its bits depend neither on how many rows are multiplied at once, nor on
+// threads, nor on the instruction set.
 // Training keeps LibTorch's products (matmul.h).
 //
 // Shapes: M = rows, N = outputs, K = inputs.
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "atoll/model/product_kernel.h"
@@ -30,20 +31,22 @@ class StoredMatrix {
                 const ProductKernel& kernel = product_kernel()) const;
 
  private:
-  class Panels;
-  class Block;
+  class Panel;
+  void multiply_block(int64_t num_rows, const float* x_MK, float* out_MN, int64_t begin,
+                      int64_t end, const ProductKernel& kernel) const;
   struct Place {
     const weights::StoredTensor* tensor;
     int64_t row;
+    const std::byte* begin;  // Of the row.
   };
   Place place_of(int64_t output) const;
 
   std::vector<weights::StoredTensor> tensors_;
-  bool has_inputs_first_;  // A single tensor with a row per input.
+  std::vector<int64_t> row_bytes_;              // Of each one.
+  std::optional<codec::GgmlType> common_type_;  // Of rows of outputs.
+  bool has_inputs_first_;                       // A single tensor with a row per input.
   int64_t num_outputs_ = 0;
   int64_t num_inputs_ = 0;
-  /// Inputs at a time of few rows: a panel of them stays in the nearest cache.
-  int64_t least_depth_ = 128;
 };
 
 }  // namespace atl::model

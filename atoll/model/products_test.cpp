@@ -1,10 +1,11 @@
-// Every value against its definition, one chain of fused multiply-adds, to the bit: for each
-// instruction set that this processor has, any number of rows and threads, any type.
+// Every value against its definition, chains of fused multiply-adds and a tree, to the bit: for
+// each instruction set that this processor has, any number of rows and threads, any type.
 #include "atoll/model/products.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -62,6 +63,19 @@ Stored some_tensors(std::vector<std::pair<GgmlType, int64_t>> parts, int64_t inp
   return stored;
 }
 
+/// 16 chains, then a tree.
+float chains(const float* x, const float* weights, int64_t count) {
+  std::array<float, 16> sums{};
+  for (int64_t k = 0; k < (count + 15) / 16 * 16; ++k) {
+    float& sum = sums[static_cast<size_t>(k % 16)];
+    sum = k < count ? std::fma(x[k], weights[k], sum) : std::fma(0.0F, 0.0F, sum);
+  }
+  for (size_t step = 8; step > 0; step /= 2) {
+    for (size_t lane = 0; lane < step; ++lane) sums[lane] += sums[lane + step];
+  }
+  return sums[0];
+}
+
 std::vector<float> by_definition(const StoredMatrix& matrix, int64_t rows,
                                  const std::vector<float>& x_MK) {
   std::vector<float> out;
@@ -71,9 +85,11 @@ std::vector<float> by_definition(const StoredMatrix& matrix, int64_t rows,
     matrix.read_output(n, weights.data());
     for (int64_t m = 0; m < rows; ++m) {
       float sum = 0;
-      for (int64_t k = 0; k < matrix.num_inputs(); ++k) {
-        const auto at = static_cast<size_t>(m * matrix.num_inputs() + k);
-        sum = std::fma(x_MK[at], weights[static_cast<size_t>(k)], sum);
+      for (int64_t k = 0; k < matrix.num_inputs(); k += 1024) {
+        const int64_t depth = std::min<int64_t>(1024, matrix.num_inputs() - k);
+        const float part = chains(&x_MK[static_cast<size_t>(m * matrix.num_inputs() + k)],
+                                  &weights[static_cast<size_t>(k)], depth);
+        sum = k == 0 ? part : sum + part;
       }
       out[static_cast<size_t>(m * matrix.num_outputs() + n)] = sum;
     }
@@ -95,7 +111,7 @@ void expect_definition(const StoredMatrix& matrix, const std::vector<int64_t>& r
   }
 }
 
-TEST(ProductsTest, AreChainsOfFusedMultiplyAddsForAnyRows) {
+TEST(ProductsTest, AreSumsInOneOrderForAnyRows) {
   std::vector<int64_t> rows(31);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i) + 1;
   rows.push_back(500);
@@ -110,7 +126,9 @@ TEST(ProductsTest, OfEveryWidth) {
                                         {33, 255},
                                         {64, 256},
                                         {65, 257},
-                                        {3, 1000}}) {
+                                        {3, 1000},
+                                        {5, 1024},
+                                        {50, 2500}}) {
     for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
       const Stored stored = some_tensors({{type, outputs}}, inputs);
       expect_definition(StoredMatrix(stored.tensors), {1, 5, 20});

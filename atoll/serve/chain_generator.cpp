@@ -12,6 +12,7 @@
 #include "atoll/base/random.h"
 #include "atoll/chain/wire.h"
 #include "atoll/decoding/ngram_draft.h"
+#include "atoll/serve/row_batches.h"
 #include "atoll/swarm/version.h"
 
 namespace atl::serve {
@@ -19,7 +20,6 @@ namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
 constexpr int kMostEvents = 256;                 // Heard before what they bring is read.
-constexpr int64_t kLogitRows = 64;               // At a time.
 constexpr size_t kFrameBytes = size_t{2} << 20;  // Of rows, in a message.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kLeastShared = 32;   // Tokens: what is less is read again.
@@ -310,18 +310,20 @@ void ChainGenerator::give() {
   std::ranges::copy(values_WC, x_1WC.mutable_data_ptr<float>());
   const at::Tensor hidden_WC = model_.decoder().finish(x_1WC)[0];
   int64_t first = 0;
-  std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
+  std::vector<HiddenRows> rows;
   for (const Found& found : wanted) {
     const int64_t count = found.rows.num_tokens;
-    for (int64_t i = 0; i < count && !over.contains(found.id); i += kLogitRows) {
-      const int64_t size = std::min(kLogitRows, count - i);
-      at::Tensor rows = hidden_WC.narrow(0, first + i, size);
-      Reading& reading = readings_.at(found.id);
-      if (reading.sequence->wants_logits()) rows = model_.logits(rows);
-      if (!take(reading, found.begin + i, rows.contiguous())) over.insert(found.id);
-    }
+    rows.push_back({.position = found.begin,
+                    .hidden_WC = hidden_WC.narrow(0, first, count),
+                    .as_logits = readings_.at(found.id).sequence->wants_logits()});
     first += count;
   }
+  std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
+  give_rows(model_, rows, [&](size_t index, int64_t position, const at::Tensor& values) {
+    const Id id = wanted[index].id;
+    if (!over.contains(id) && !take(readings_.at(id), position, values)) over.insert(id);
+    return !over.contains(id);
+  });
 }
 
 /// False: it wants nothing more of what has come.

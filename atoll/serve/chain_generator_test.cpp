@@ -199,7 +199,6 @@ TEST_F(ChainGeneratorTest, ChainsGiveTheBitsOfOneProcess) {
   const auto generator = gateway();
   auto heard = ask(*generator, requests(30));
   expect_same(heard, requests(30));
-  EXPECT_TRUE(generator->status().recoveries.empty());
 }
 
 TEST_F(ChainGeneratorTest, GuessesSaveRoundTripsAndChangeNothing) {

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
 namespace {
 
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
-constexpr int64_t kLogitRows = 64;  // At a time: a vocabulary of 200,000 in FP32 is 0.8 MB a row.
 
 at::Tensor tensor_of(std::span<const int64_t> values) {
   const at::Tensor tensor = at::empty({std::ssize(values)}, at::TensorOptions().dtype(at::kLong));
@@ -184,37 +184,40 @@ void Engine::remember(const Text& text, int64_t begin) {
 
 void Engine::give() {
   if (!trouble_.empty()) refuse(running_, std::exchange(trouble_, {}));
-  std::set<Sequence::Id> done;
+  std::vector<Sequence*> sequences;
+  std::vector<HiddenRows> rows;
   auto text = running_.begin();
-  for (const Found& found : std::exchange(found_, {})) {  // In the order of those that run.
+  for (Found& found : std::exchange(found_, {})) {  // In the order of those that run.
     while (text->sequence->id() != found.id) ++text;
-    Sequence& sequence = *text->sequence;
     remember(*text, found.begin);
-    const int64_t length = text->length();
-    try {
-      if (give(sequence, found)) done.insert(found.id);
-      counts_.made_tokens += text->length() - length;
-    } catch (const InputError& error) {
-      sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-      done.insert(found.id);
-    }
+    sequences.push_back(text->sequence.get());
+    rows.push_back({.position = found.wanted,
+                    .hidden_WC = std::move(found.hidden_WC),
+                    .as_logits = text->sequence->wants_logits()});
   }
+  std::set<Sequence::Id> done;
+  give_rows(model_, rows, [&](size_t index, int64_t position, const at::Tensor& values) {
+    const bool is_done = give(*sequences[index], position, values);
+    if (is_done) done.insert(sequences[index]->id());
+    return !is_done;
+  });
   drop(done);
 }
 
 /// Whether it wants no more.
-bool Engine::give(Sequence& sequence, const Found& found) {
-  const int64_t count = found.hidden_WC.size(0);
-  for (int64_t first = 0; first < count; first += kLogitRows) {
-    const int64_t size = std::min(kLogitRows, count - first);
-    at::Tensor rows = found.hidden_WC.narrow(0, first, size);
-    if (sequence.wants_logits()) rows = model_.logits(rows);
-    rows = rows.to(at::kCPU).contiguous();
-    for (int64_t i = 0; i < size; ++i) {
-      if (sequence.take(found.wanted + first + i, rows[i])) return true;
+bool Engine::give(Sequence& sequence, int64_t position, const at::Tensor& rows) {
+  const int64_t length = std::ssize(sequence.tokens());
+  bool is_done = false;
+  try {
+    for (int64_t i = 0; i < rows.size(0) && !is_done; ++i) {
+      is_done = sequence.take(position + i, rows[i]);
     }
+  } catch (const InputError& error) {
+    sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
+    is_done = true;
   }
-  return false;
+  counts_.made_tokens += std::ssize(sequence.tokens()) - length;
+  return is_done;
 }
 
 void Engine::refuse(Texts& texts, const std::string& reason) {

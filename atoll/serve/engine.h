@@ -87,7 +87,7 @@ class Engine {
   /// How much each of those that run is to read; there is room for that.
   std::vector<int64_t> prepare();
   void remember(const Text& text, int64_t begin);
-  bool give(Sequence& sequence, const Found& found);
+  bool give(Sequence& sequence, int64_t position, const at::Tensor& rows);
   static void refuse(Texts& texts, const std::string& reason);
 
   const model::Model& model_;
