@@ -1,36 +1,11 @@
 // Dot products of rows with weights as they lie, for product_loops.h's instruction set; compiled by
 // the same files. Nothing is turned or packed before: the registers run along the inputs.
-#include "atoll/model/product_loops.h"
-
-#if ATOLL_LANES == 16
-#include <immintrin.h>
-#endif
+#include "atoll/model/dot_formats.h"
 
 namespace atl::model {
 namespace {
 
 constexpr int kParts = kSumLanes / kLanes;  // Registers that hold the chains of one value.
-
-using LooseHalves =
-    uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(1), may_alias));
-
-__attribute__((always_inline)) inline Floats weights_at(const float* from) {
-  return reinterpret_cast<Floats>(*reinterpret_cast<const LooseWords*>(from));
-}
-__attribute__((always_inline)) inline Floats weights_at(const uint16_t* from) {
-#if ATOLL_LANES == 16  // GCC makes four instructions of this one.
-  const auto wide = reinterpret_cast<Words>(
-      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(from))));
-#else
-  const Words wide = __builtin_convertvector(*reinterpret_cast<const LooseHalves*>(from), Words);
-#endif
-  return reinterpret_cast<Floats>(wide << 16);
-}
-
-__attribute__((always_inline)) inline float widened(float value) { return value; }
-__attribute__((always_inline)) inline float widened(uint16_t value) {
-  return __builtin_bit_cast(float, static_cast<uint32_t>(value) << 16);
-}
 
 /// One register of upper and lower lanes, kStep apart, of two.
 template <int kStep>
@@ -71,28 +46,29 @@ struct Rest {
   float values[kCount][kSumLanes] = {};
 };
 
-template <typename T>
-__attribute__((always_inline)) inline const T* weight_row(const void* const* weights, int64_t i) {
-  return static_cast<const T*>(weights[i]);
-}
-
 /// kTileRows rows by kOutputs weights, the first `num_valid` of which are wanted. One that foresees
 /// asks for the next ones meanwhile.
-template <int kTileRows, int kOutputs, bool kForesees, typename T>
+template <int kTileRows, int kOutputs, bool kForesees, typename Format>
 void dot_tile(const DotTask& task, const float* x, const void* const* weights, int64_t num_valid,
               float* out) {
+  const auto row_of = [&](int output) __attribute__((always_inline)) {
+    return static_cast<const char*>(weights[output]);
+  };
   constexpr int kSums = kTileRows * kOutputs;
   constexpr int kHalf = kLanes / 2;
   constexpr int kPadded = (kSums + kHalf - 1) / kHalf * kHalf;
   const int64_t whole = task.count / kSumLanes * kSumLanes;
-  Rest<kTileRows> x_rest;
-  Rest<kOutputs> weights_rest;
-  for (int64_t k = whole; k < task.count; ++k) {
-    for (int row = 0; row < kTileRows; ++row) {
-      x_rest.values[row][k - whole] = x[row * task.x_stride + k];
+  [[maybe_unused]] Rest<kTileRows> x_rest;
+  [[maybe_unused]] Rest<kOutputs> weights_rest;
+  if constexpr (!Format::kHasBlocks) {
+    for (int64_t k = whole; k < task.count; ++k) {
+      for (int row = 0; row < kTileRows; ++row) {
+        x_rest.values[row][k - whole] = x[row * task.x_stride + k];
+      }
+      for (int i = 0; i < kOutputs; ++i) {
+        weights_rest.values[i][k - whole] = Format::one(row_of(i), k);
+      }
     }
-    for (int i = 0; i < kOutputs; ++i)
-      weights_rest.values[i][k - whole] = widened(weight_row<T>(weights, i)[k]);
   }
   Floats chains[kParts][kPadded];
 #pragma GCC unroll 4
@@ -114,18 +90,19 @@ void dot_tile(const DotTask& task, const float* x, const void* const* weights, i
     for (int64_t k = part * kLanes; k < whole; k += kSumLanes) {
 #pragma GCC unroll 16
       for (int i = 0; i < kOutputs; ++i) {
-        factors[i] = weights_at(weight_row<T>(weights, i) + k);
+        factors[i] = Format::at(row_of(i), k);
         if constexpr (kForesees) {
-          __builtin_prefetch(weight_row<T>(weights, i + kOutputs) + k, 0, 3);
+          __builtin_prefetch(Format::address(row_of(i + kOutputs), k), 0, 3);
         }
       }
       add(x + k, task.x_stride, factors);
     }
-    if (whole < task.count) {
-      for (int i = 0; i < kOutputs; ++i) {
-        factors[i] = weights_at(&weights_rest.values[i][part * kLanes]);
+    if constexpr (!Format::kHasBlocks) {
+      if (whole < task.count) {
+        for (int i = 0; i < kOutputs; ++i)
+          factors[i] = load(&weights_rest.values[i][part * kLanes]);
+        add(&x_rest.values[0][part * kLanes], kSumLanes, factors);
       }
-      add(&x_rest.values[0][part * kLanes], kSumLanes, factors);
     }
 #pragma GCC unroll 32
     for (int i = 0; i < kPadded; ++i) chains[part][i] = sums[i];
@@ -155,28 +132,28 @@ void dot_tile(const DotTask& task, const float* x, const void* const* weights, i
   num_valid == kOutputs ? put(kOutputs) : put(num_valid);
 }
 
-template <int kTileRows, bool kForesees, typename T>
+template <int kTileRows, bool kForesees, typename Format>
 void dot_rows(const DotTask& task, const float* x, const void* const* weights, float* out) {
   constexpr int kOutputs = ATOLL_TILE_OUTPUTS(kTileRows);
   static_assert(kOutputs <= kMostTileOutputs);
   for (int64_t i = 0; i < task.num_outputs; i += kOutputs) {
     const int64_t rest = task.num_outputs - i;
-    dot_tile<kTileRows, kOutputs, kForesees, T>(task, x, weights + i,
-                                                rest < kOutputs ? rest : kOutputs, out + i);
+    dot_tile<kTileRows, kOutputs, kForesees, Format>(task, x, weights + i,
+                                                     rest < kOutputs ? rest : kOutputs, out + i);
   }
 }
 
-template <int kTileRows, bool kForesees, typename T>
+template <int kTileRows, bool kForesees, typename Format>
 void dot_up_to(int64_t num_rows, const DotTask& task, const float* x, const void* const* weights,
                float* out) {
   if (num_rows == kTileRows) {
-    dot_rows<kTileRows, kForesees, T>(task, x, weights, out);
+    dot_rows<kTileRows, kForesees, Format>(task, x, weights, out);
   } else if constexpr (kTileRows > 1) {
-    dot_up_to<kTileRows - 1, kForesees, T>(num_rows, task, x, weights, out);
+    dot_up_to<kTileRows - 1, kForesees, Format>(num_rows, task, x, weights, out);
   }
 }
 
-template <typename T>
+template <typename Format>
 void dots(const DotTask& task, const float* x, const void* const* weights, float* out) {
   // Tiles of about the same size: one of a single row would only read weights again.
   int64_t tiles = (task.num_rows + ATOLL_TILE_ROWS - 1) / ATOLL_TILE_ROWS;
@@ -184,16 +161,20 @@ void dots(const DotTask& task, const float* x, const void* const* weights, float
     const int64_t count = (task.num_rows - row + tiles - 1) / tiles;
     // Weights' rows are too many streams, and too short, for processors to foresee them; after the
     // first tile they are near, and what else would come near would push x out.
-    constexpr auto kFirst = dot_up_to<ATOLL_TILE_ROWS, true, T>;
-    constexpr auto kOthers = dot_up_to<ATOLL_TILE_ROWS, false, T>;
+    constexpr auto kFirst = dot_up_to<ATOLL_TILE_ROWS, true, Format>;
+    constexpr auto kOthers = dot_up_to<ATOLL_TILE_ROWS, false, Format>;
     (row == 0 ? kFirst : kOthers)(count, task, x + row * task.x_stride, weights,
                                   out + row * task.out_stride);
     row += count;
   }
 }
 
-constexpr ProductKernel kKernel = {kWidth,         kRows,      pack, multiply_up_to<kRows>,
-                                   dots<uint16_t>, dots<float>};
+constexpr ProductKernel kKernel = {
+    kWidth,
+    kRows,
+    pack,
+    multiply_up_to<kRows>,
+    {dots<F32Format>, dots<Bf16Format>, dots<Q8Format>, dots<Q4Format>}};
 
 }  // namespace
 }  // namespace atl::model

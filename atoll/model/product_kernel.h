@@ -13,6 +13,9 @@ constexpr int64_t kSumLanes = 16;
 /// Outputs whose sums are in registers at a time, at most.
 constexpr int64_t kMostTileOutputs = 8;
 
+/// What dot products read where it lies: GGML's types of these names.
+enum class WeightFormat { kF32, kBF16, kQ8_0, kQ4_0 };
+
 struct DotTask {
   int64_t num_rows;     // Of x, `x_stride` floats apart.
   int64_t num_outputs;  // `out_stride` floats from one row's to the next one's.
@@ -40,8 +43,7 @@ struct ProductKernel {
   /// at any address. It is kSumLanes chains of fused multiply-adds, chain l over the k that are l
   /// modulo kSumLanes (at the end: zeros), and then chain l + 8 is added to l, l + 4, l + 2, l + 1.
   /// kMostTileOutputs more of `weights` tell where the next call will read.
-  Dots dots_bf16;
-  Dots dots_f32;
+  Dots dots[4];  // By WeightFormat.
 };
 
 /// The fastest one for this processor.

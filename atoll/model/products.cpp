@@ -20,10 +20,28 @@ constexpr int64_t kDepth = 1024;
 constexpr int64_t kPanel = 24;
 // Rows at a time that use a panel while it is there: widening it then costs a few percent.
 constexpr int64_t kBlockRows = 480;
-// Rows up to which what counts is to read the weights as they lie.
+// Rows up to which what counts is to read the weights in their order, and
 constexpr int64_t kFewRows = 8;
+// up to which they are not widened before: more read them so often that it pays to have them in
+// FP32, close to each other.
+constexpr int64_t kRowsInPlace = 32;
 // Multiplications from which on a thread is worth its waking.
 constexpr int64_t kLeastOperations = 65'536;
+
+std::optional<WeightFormat> format_of(codec::GgmlType type) {
+  switch (type) {
+    case codec::GgmlType::kF32:
+      return WeightFormat::kF32;
+    case codec::GgmlType::kBF16:
+      return WeightFormat::kBF16;
+    case codec::GgmlType::kQ8_0:
+      return WeightFormat::kQ8_0;
+    case codec::GgmlType::kQ4_0:
+      return WeightFormat::kQ4_0;
+    default:
+      return std::nullopt;
+  }
+}
 
 /// Memory whose values nobody reads before they are written.
 std::unique_ptr<float[]> uninitialised(int64_t size) {
@@ -68,31 +86,32 @@ class StoredMatrix::Panel {
   /// of the outputs; added to what is there unless k is 0.
   void multiply(int64_t num_rows, const float* x, int64_t x_stride, int64_t k, int64_t depth,
                 float* out) {
-    // Many rows read FP32 so often that it pays to have the panel's rows close to each other.
-    const bool is_bf16 = matrix_.common_type_ == codec::GgmlType::kBF16;
-    if (is_bf16 || (matrix_.common_type_ == codec::GgmlType::kF32 && num_rows <= kFewRows)) {
-      point(k, depth, is_bf16 ? 2 : 4);
-    } else {
-      widen(k, depth);
-    }
-    (is_bf16 ? kernel_.dots_bf16 : kernel_.dots_f32)({.num_rows = num_rows,
-                                                      .num_outputs = count_,
-                                                      .count = depth,
-                                                      .x_stride = x_stride,
-                                                      .out_stride = matrix_.num_outputs_,
-                                                      .adds = k > 0},
-                                                     x, rows_.data(), out);
+    const bool as_it_lies = reads_as_it_lies(num_rows);
+    as_it_lies ? point(k, depth) : widen(k, depth);
+    const auto format = as_it_lies ? *matrix_.format_ : WeightFormat::kF32;
+    const ProductKernel::Dots dots = kernel_.dots[static_cast<size_t>(format)];
+    dots({.num_rows = num_rows,
+          .num_outputs = count_,
+          .count = depth,
+          .x_stride = x_stride,
+          .out_stride = matrix_.num_outputs_,
+          .adds = k > 0},
+         x, rows_.data(), out);
   }
 
  private:
-  void point(int64_t k, int64_t depth, int64_t size) {
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      rows_[i] = places_[i].begin + k * size;
-    }
+  bool reads_as_it_lies(int64_t num_rows) const {
+    return matrix_.format_ == WeightFormat::kBF16 || (matrix_.format_ && num_rows <= kRowsInPlace);
+  }
+
+  void point(int64_t k, int64_t depth) {
+    const weights::StoredTensor& any = matrix_.tensors_.front();
+    const int64_t offset = any.num_bytes(k);
+    for (size_t i = 0; i < rows_.size(); ++i) rows_[i] = places_[i].begin + offset;
     if (k + depth == matrix_.num_inputs_) return;  // The next outputs are next.
-    for (int64_t i = 0; i < kMostTileOutputs; ++i) {
-      rows_[static_cast<size_t>(count_ + i)] =
-          static_cast<const std::byte*>(rows_[static_cast<size_t>(i)]) + depth * size;
+    const int64_t next = any.num_bytes(k + depth);
+    for (size_t i = 0; i < kMostTileOutputs; ++i) {
+      rows_[static_cast<size_t>(count_) + i] = places_[i].begin + next;
     }
   }
 
@@ -133,12 +152,12 @@ StoredMatrix::StoredMatrix(std::vector<StoredTensor> tensors)
     : tensors_(std::move(tensors)),
       has_inputs_first_(!tensors_.empty() && tensors_.front().inputs_first) {
   ATOLL_CHECK(!tensors_.empty() && (!has_inputs_first_ || tensors_.size() == 1));
-  common_type_ = tensors_.front().type;
+  format_ = format_of(tensors_.front().type);
   num_inputs_ = has_inputs_first_ ? tensors_.front().num_rows : tensors_.front().width;
   for (const StoredTensor& tensor : tensors_) {
     ATOLL_CHECK(has_inputs_first_ || tensor.width == num_inputs_);
     row_bytes_.push_back(tensor.num_bytes(tensor.width));
-    if (has_inputs_first_ || tensor.type != tensors_.front().type) common_type_.reset();
+    if (has_inputs_first_ || tensor.type != tensors_.front().type) format_.reset();
     num_outputs_ += has_inputs_first_ ? tensor.width : tensor.num_rows;
   }
 }

@@ -42,9 +42,9 @@ class StoredMatrix {
   Place place_of(int64_t output) const;
 
   std::vector<weights::StoredTensor> tensors_;
-  std::vector<int64_t> row_bytes_;              // Of each one.
-  std::optional<codec::GgmlType> common_type_;  // Of rows of outputs.
-  bool has_inputs_first_;                       // A single tensor with a row per input.
+  std::vector<int64_t> row_bytes_;      // Of each one.
+  std::optional<WeightFormat> format_;  // Of all of them, where dot products read it.
+  bool has_inputs_first_;               // A single tensor with a row per input.
   int64_t num_outputs_ = 0;
   int64_t num_inputs_ = 0;
 };

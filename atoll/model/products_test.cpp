@@ -147,8 +147,10 @@ TEST(ProductsTest, OfBlocksAndOfTypesThatMeetInAPanel) {
     const Stored stored = some_tensors({{first, 10}, {second, 3}, {first, 40}}, 300);
     expect_definition(StoredMatrix(stored.tensors), {1, 17});
   }
-  const Stored stored = some_tensors({{GgmlType::kBF16, 40}, {GgmlType::kBF16, 40}}, 320);
-  expect_definition(StoredMatrix(stored.tensors), {1, 17});
+  for (const GgmlType type : {GgmlType::kBF16, GgmlType::kQ4_0, GgmlType::kQ8_0}) {
+    const Stored stored = some_tensors({{type, 40}, {type, 41}}, 1056);
+    expect_definition(StoredMatrix(stored.tensors), {1, 4, 17});
+  }
 }
 
 TEST(ProductsTest, OfInputsFirst) {
