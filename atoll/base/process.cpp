@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 
 #include "atoll/base/error.h"
 
@@ -52,6 +53,11 @@ void prepare_process() {
 void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+void yield_to_others() {
+  // Linux takes 0 for the calling thread. Refused it does no harm.
+  std::ignore = ::setpriority(PRIO_PROCESS, 0, 19);
 }
 
 void flush_standard_output() {

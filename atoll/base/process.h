@@ -21,6 +21,9 @@ void prepare_process();
 /// cleared again (2.5 % of a training step, a fifth of an exchange).
 void keep_freed_memory();
 
+/// This thread, and those that it starts, compute when nobody else wants to.
+void yield_to_others();
+
 /// Writes out what stdout still holds. Throws InputError when that, or anything printed before,
 /// failed: a full disk, a closed pipe.
 void flush_standard_output();

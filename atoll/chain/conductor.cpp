@@ -49,6 +49,7 @@ void Conductor::change(Key key, const Text& text, int64_t num_same) {
 void Conductor::remove(Key key) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return;
+  consider_audit(key, found->second, 1, last_tick_);
   let_go(found->second);
   sessions_.erase(found);
   // Its keys' and values' room is free: who lacks some tries again.
@@ -78,6 +79,7 @@ void Conductor::let_go(Session& session) {
 }
 
 void Conductor::begin_anew(Session& session, Time now) {
+  drop_audits_of(session.number);
   let_go(session);
   session.text.shares_with = 0;
   session.since = now;
@@ -114,10 +116,12 @@ const Conductor::Session* Conductor::sharer(const Session& session) const {
 bool Conductor::find_chain(Key key, Session& session, Time now) {
   if (const Session* other = sharer(session)) {
     session.shares_with = other->number;
+    session.is_mixed = other->is_mixed;
     begin(key, session, other->hops, now);
     return true;
   }
   session.shares_with = 0;
+  session.is_mixed = false;
   auto hops = choose_route(candidates(session.text.num_tokens, now), whole_query(session, now));
   if (!hops) return false;
   begin(key, session, *std::move(hops), now);
@@ -242,6 +246,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
   }
   const SessionId id{.gateway = options_.gateway, .number = session.number};
   session.is_broken = false;
+  session.is_mixed = true;
   session.cut_behind.reset();
   session.epoch += 1;
   session.since = now;
@@ -275,6 +280,7 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     find_chains(now);
     return std::nullopt;
   }
+  count_served(session, end - session.num_done);
   session.num_done = end;
   session.since = now;
   if (end > session.most_done) {
@@ -288,12 +294,13 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     }
   }
   feed(key, session);
+  consider_audit(key, session, kAuditedAtLeast, now);
   const bool is_awaited = std::ranges::any_of(sessions_, [&](const auto& other) {
     return other.second.hops.empty() && other.second.text.shares_with == found->first;
   });
   if (is_awaited) find_chains(now);
   if (begin == end) return std::nullopt;
-  return Arrived{.key = key, .begin = begin};
+  return Arrived{.key = key, .begin = begin, .session = session.number};
 }
 
 void Conductor::distrust(Key key, Time now) {
@@ -306,6 +313,7 @@ void Conductor::distrust(Key key, Time now) {
 }
 
 void Conductor::trouble(const std::string& address, const Trouble& message, Time now) {
+  excuse(address, message.session.number, now);
   const auto found = find(message.session);
   if (found == sessions_.end()) return;
   Session& session = found->second;
@@ -422,6 +430,7 @@ void Conductor::watch_sessions(Time now) {
 void Conductor::tick(Time now) {
   watch_servers(now);
   watch_sessions(now);
+  watch_audits(now);
   std::erase_if(cut_links_, [&](const auto& link) { return now >= link.second; });
   find_chains(now);
 }

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/chain/audit.h"
 #include "atoll/chain/messages.h"
 #include "atoll/chain/peer_watch.h"
 #include "atoll/chain/route.h"
@@ -30,6 +32,9 @@ struct ConductorOptions {
   Duration patience = std::chrono::minutes(2);
   Duration first_patience = std::chrono::seconds(3);
   Duration memory_patience = std::chrono::minutes(2);  // For room for its keys and values.
+  /// Of the tokens that pass each server, so large a part is recomputed (audit.h). 0: none.
+  double audit_fraction = 0;
+  uint64_t audit_seed = 0;  // A secret: which texts, and how far.
 };
 
 /// Not thread-safe. Call take_actions() after each event, and do them in order.
@@ -37,6 +42,8 @@ class Conductor {
  public:
   using Key = uint64_t;  // A text, whatever becomes of its sessions.
   static constexpr Duration kTick = std::chrono::milliseconds(50);
+  /// Tokens: fewer say little, unless a text has no more.
+  static constexpr int64_t kAuditedAtLeast = 16;
 
   struct Connect {
     std::string address;
@@ -60,11 +67,36 @@ class Conductor {
     Key key = 0;
     std::string reason;
   };
-  using Action = std::variant<Connect, HangUp, Say, Feed, Refuse>;
+  /// What the text's first tokens are, and what came of them, is set aside for an audit.
+  struct SetAside {
+    Key key = 0;
+    uint64_t session = 0;  // Of which rows have come.
+    uint64_t number = 0;   // The audit's.
+    int64_t end = 0;
+  };
+  /// With what was set aside, and what is known of it now; recomputed() is to follow.
+  struct Recompute {
+    uint64_t number = 0;
+    std::vector<Span> layers;
+    std::vector<Testimony> said;
+  };
+  /// Nothing comes of an audit.
+  struct Drop {
+    uint64_t number = 0;
+  };
+  /// That server is not used any more; the coordinator is to know, and so is the server.
+  struct Accuse {
+    std::string address;
+    std::string server;
+    std::string reason;
+  };
+  using Action =
+      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Accuse>;
 
   /// A text, as its owner knows it.
   struct Text {
-    int64_t num_tokens = 0;   // That there are.
+    int64_t num_tokens = 0;   // That there are,
+    int64_t num_guessed = 0;  // of which the last ones are guesses.
     int64_t wanted_from = 0;  // Of earlier tokens nothing is wanted.
     int64_t num_to_come = 1;  // Tokens, about: for the choice of a route.
     /// A text that begins with as many tokens of this one: they need not be read twice.
@@ -75,6 +107,7 @@ class Conductor {
   struct Arrived {
     Key key = 0;
     int64_t begin = 0;
+    uint64_t session = 0;  // Another number than before: the text has begun anew.
   };
 
   explicit Conductor(ConductorOptions options) : options_(options) {}
@@ -96,6 +129,8 @@ class Conductor {
   /// What the last server of its chain sends is not finite.
   void distrust(Key key, Time now);
   void pong(const std::string& address, const Pong& message, Time now);
+  void testimony(const std::string& address, const Testimony& message, Time now);
+  void recomputed(const Recomputed& found, Time now);
   /// Call it every kTick.
   void tick(Time now);
 
@@ -105,6 +140,9 @@ class Conductor {
   /// Why chains were changed, and how often: "lost", "hung", "damaged", "moved",
   /// "cut" (from the server before it), "anew".
   const std::map<std::string, int64_t>& recoveries() const { return recoveries_; }
+  int64_t num_audited() const { return num_audited_; }  // Tokens.
+  /// Servers that do not compute what their model says, and why that is known; by name.
+  const std::map<std::string, std::string>& liars() const { return liars_; }
 
  private:
   struct Server {
@@ -112,6 +150,7 @@ class Conductor {
     bool is_listed = false;  // By the coordinator, and it takes sessions.
     bool is_called = false;
     bool is_ready = false;
+    Time greeted{};
     Time retry_at{};
     Duration pause{};
     Time bad_until{};  // It made nonsense.
@@ -120,6 +159,8 @@ class Conductor {
     bool hangs = false;
     Time hangs_since{};
     int32_t num_sessions = 0;  // Of this gateway.
+    double to_audit = 0;       // Tokens.
+    int num_evasions = 0;      // Audits without its word, one after another.
   };
   struct Session {
     Text text;
@@ -127,6 +168,7 @@ class Conductor {
     uint64_t shares_with = 0;  // The number of the session with which it shares its beginning.
     std::vector<Hop> hops;     // Empty: none yet.
     bool is_broken = false;    // Some of its servers are to be replaced.
+    bool is_mixed = false;     // Some of it was made by servers that are not in its chain now.
     uint32_t epoch = 0;
     uint32_t branch = 0;
     int64_t num_fed = 0;
@@ -168,6 +210,17 @@ class Conductor {
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);
   std::string reason_of(const Session& session, Time now) const;
+  void count_served(const Session& session, int64_t num_tokens);
+  void consider_audit(Key key, const Session& session, int64_t least, Time now);
+  void drop_audit(uint64_t number);
+  void drop_audits_of(uint64_t session);
+  void begin_anew_of(uint64_t session, Time now);
+  void evade(uint64_t number, size_t hop, Time now);
+  void excuse(const std::string& address, uint64_t session, Time now);
+  void watch_audits(Time now);
+  void contradict(const Audit& audit, size_t hop, Time now);
+  void convict(const std::string& address, const std::string& name, const std::string& reason,
+               Time now);
   Sessions::iterator find(const SessionId& id);
 
   const ConductorOptions options_;
@@ -177,6 +230,11 @@ class Conductor {
   uint64_t last_number_ = 0;
   std::map<std::pair<std::string, std::string>, Time> cut_links_;  // Until when they are avoided.
   std::map<std::string, int64_t> recoveries_;
+  std::map<uint64_t, Audit> audits_;  // By number.
+  uint64_t last_audit_ = 0;
+  int64_t num_audited_ = 0;
+  std::map<std::string, std::set<std::string>> contradicted_;  // By each server, names.
+  std::map<std::string, std::string> liars_;
   Time last_tick_{};
   std::vector<Action> actions_;
 };

@@ -24,7 +24,8 @@ void Conductor::lengthen(Duration& pause, Duration first, Duration longest) {
 }
 
 bool Conductor::is_usable(const Server& server, Time now) const {
-  return server.is_ready && !server.hangs && now >= server.bad_until;
+  return server.is_ready && !server.hangs && now >= server.bad_until &&
+         !liars_.contains(server.lease.name);
 }
 
 bool Conductor::is_usable(const std::string& address, Time now) const {
@@ -73,7 +74,7 @@ void Conductor::call(const std::string& address, Server& server) {
 void Conductor::servers(const std::vector<Lease>& leases, Time now) {
   for (auto& [address, server] : servers_) server.is_listed = false;
   for (const Lease& lease : leases) {
-    if (lease.num_layers != options_.num_layers) continue;
+    if (lease.num_layers != options_.num_layers || liars_.contains(lease.name)) continue;
     if (lease.state != LeaseState::kServing && lease.state != LeaseState::kDraining) continue;
     Server& server = servers_[lease.address];
     const Span layers = server.is_ready ? server.lease.layers : lease.layers;
@@ -94,6 +95,7 @@ void Conductor::greeted(const std::string& address, const Greeted& message, Time
   Server& server = found->second;
   server.lease.layers = message.layers;
   server.is_ready = true;
+  server.greeted = now;
   server.pause = {};
   server.watch = {};
   find_chains(now);

@@ -46,6 +46,8 @@ Directory::Actions Directory::received(Connection connection, const Message& mes
     } else {
       changed(watch->digest, true, now);
     }
+  } else if (const auto* report = std::get_if<Report>(&message)) {
+    reported(connection, *report, now);
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     actions_.emplace_back(Send{connection, Pong{.number = ping->number}});
   } else {
@@ -96,6 +98,7 @@ std::string Directory::objection_to(Connection connection, const Lease& lease) c
   if (!caller.server.empty() && caller.server != lease.name) {
     return fmt::format("it was '{}' before", caller.server);
   }
+  if (std::string bar = bar_to(lease.name, lease.digest); !bar.empty()) return bar;
   for (const auto& [name, server] : servers_) {
     const Lease& other = server.seat.lease;
     if (name == lease.name) {
@@ -183,6 +186,50 @@ std::vector<Lease> Directory::leases() const {
   std::vector<Lease> leases;
   for (const auto& [name, server] : servers_) leases.push_back(server.seat.lease);
   return leases;
+}
+
+// ---- Liars.
+
+std::string Directory::bar_to(const std::string& name, const std::string& digest) const {
+  int64_t num_gateways = 0;
+  int64_t num_reports = 0;
+  std::string reason;
+  for (const auto& [connection, caller] : callers_) {
+    const bool is_gateway =
+        caller.peer ? caller.peer->role == identity::Role::kGateway : caller.server.empty();
+    if (!is_gateway || caller.watches != digest) continue;
+    ++num_gateways;
+    const auto report = caller.reports.find(name);
+    if (report == caller.reports.end()) continue;
+    ++num_reports;
+    reason = report->second;
+  }
+  if (2 * num_reports <= num_gateways) return {};
+  return fmt::format("{} of {} gateways report that it does not compute what its model says: {}",
+                     num_reports, num_gateways, reason);
+}
+
+void Directory::reported(Connection connection, const Report& report, Time now) {
+  Caller& caller = callers_.at(connection);
+  if (caller.peer && caller.peer->role != identity::Role::kGateway) {
+    return refuse(connection, "servers are reported by gateways alone", now);
+  }
+  if (caller.reports.size() >= kMostReports) {
+    return refuse(connection, fmt::format("{} servers were reported", kMostReports), now);
+  }
+  const std::string name = printable(report.server);
+  const std::string reason = printable(report.reason);
+  if (!caller.reports.try_emplace(name, reason).second) return;
+  log(ServerReported{.server = name,
+                     .gateway = caller.peer ? caller.peer->name : std::string(),
+                     .reason = reason});
+  const auto server = servers_.find(name);
+  if (server == servers_.end()) return;
+  const std::string bar = bar_to(name, server->second.seat.lease.digest);
+  if (bar.empty()) return;
+  const Connection line = server->second.connection;
+  remove(name, bar, now);
+  if (line != 0) refuse(line, bar, now);
 }
 
 // ---- Time.

@@ -35,6 +35,7 @@ class Directory {
   static constexpr size_t kMostServers =
       512;  // All leases fit in one frame, however long they are.
   static constexpr size_t kMostCallers = 4096;
+  static constexpr size_t kMostReports = 64;  // Of one gateway.
 
   using Connection = net::ConnectionId;
   struct Send {
@@ -70,8 +71,9 @@ class Directory {
   struct Caller {
     std::optional<identity::PeerId> peer;
     Time heard{};
-    std::optional<std::string> watches;  // A digest; empty: all models.
-    std::string server;                  // Whose lease it offers; empty: none so far.
+    std::optional<std::string> watches;          // A digest; empty: all models.
+    std::string server;                          // Whose lease it offers; empty: none so far.
+    std::map<std::string, std::string> reports;  // Of liars, by name: why.
   };
   struct Server {
     Seat seat;
@@ -91,6 +93,9 @@ class Directory {
   std::string objection_to(Connection connection, const Lease& lease) const;
   void come(Connection connection, const Lease& lease, Time now);
   void renew(Connection connection, Server& server, const Lease& lease, Time now);
+  void reported(Connection connection, const Report& report, Time now);
+  /// Why that server is shut out: most gateways of its model that are here report it. Else empty.
+  std::string bar_to(const std::string& name, const std::string& digest) const;
   void place(Time now);
   void look_at(Model& model, const Seats& seats);
   void refuse(Connection connection, const std::string& reason, Time now);

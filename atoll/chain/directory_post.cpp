@@ -33,6 +33,9 @@ void DirectoryPost::beat(Time now) {
   due_ = now + kLeaseRenewal;
   if (lease_) say(Offer{*lease_});
   if (num_pings_ == 0 && options_.watches) say(Watch{options_.watch_digest});
+  if (num_pings_ == 0) {
+    for (const Report& report : reports_) say(report);
+  }
   say(Ping{++num_pings_});
 }
 
@@ -110,6 +113,11 @@ void DirectoryPost::set_lease(Lease lease, Time now) {
   lease_ = std::move(lease);
   if (is_connected_ && is_news) say(Offer{*lease_});
   if (connection_ == 0 && is_first) due_ = std::min(due_, now);
+}
+
+void DirectoryPost::report(const std::string& server, const std::string& reason) {
+  reports_.push_back({.server = server, .reason = reason});
+  if (is_connected_) say(reports_.back());
 }
 
 std::optional<Span> DirectoryPost::take_place() { return std::exchange(place_, std::nullopt); }

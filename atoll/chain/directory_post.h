@@ -47,6 +47,8 @@ class DirectoryPost {
   /// For servers: what is offered from now on, at once where its state or layers are others. Before
   /// the first one a post that does not watch calls nobody.
   void set_lease(Lease lease, Time now);
+  /// For gateways: the directory is told, also by the connections to come.
+  void report(const std::string& server, const std::string& reason);
   /// The layers that the directory wants it to serve, the newest, once. They are some of the
   /// model's and not more than the lease has memory for.
   std::optional<Span> take_place();
@@ -79,6 +81,7 @@ class DirectoryPost {
   uint64_t num_pings_ = 0;
   std::optional<Lease> lease_;
   std::optional<Span> place_;
+  std::vector<Report> reports_;
   std::vector<Lease> servers_;
   uint64_t servers_version_ = 0;
   std::optional<std::string> refused_;

@@ -42,6 +42,12 @@ std::string OfferRefused::sentence() const {
   return format("server '{}' was refused: {}", server, reason);
 }
 
+std::string ServerReported::sentence() const {
+  const std::string who = gateway.empty() ? "a gateway" : format("gateway '{}'", gateway);
+  return format("{} reports that server '{}' does not compute what its model says: {}", who, server,
+                reason);
+}
+
 std::string ModelWhole::sentence() const {
   return format("all layers of {} are served, by {} servers", model, servers);
 }
@@ -60,6 +66,15 @@ std::string DirectoryMissed::sentence() const {
 
 std::string DirectoryRefused::sentence() const {
   return format("the coordinator refuses: {}; it is tried again", reason);
+}
+
+std::string LiarFound::sentence() const {
+  return format("server '{}' does not compute what its model says, and is not used any more: {}",
+                server, reason);
+}
+
+std::string AuditsFail::sentence() const {
+  return format("servers' answers cannot be audited: {}", reason);
 }
 
 }  // namespace atl::chain

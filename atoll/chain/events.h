@@ -69,6 +69,18 @@ struct OfferRefused {
   std::string sentence() const;
 };
 
+/// By a gateway: it does not compute what its model says.
+struct ServerReported {
+  static constexpr const char* kKind = "server_reported";
+  std::string server;
+  std::string gateway;  // Empty in the clear.
+  std::string reason;
+  void visit(auto&& field) const {
+    field("server", server), field("gateway", gateway), field("reason", reason);
+  }
+  std::string sentence() const;
+};
+
 /// All layers are served.
 struct ModelWhole {
   static constexpr const char* kKind = "model_whole";
@@ -107,6 +119,25 @@ struct DirectoryMissed {
 /// The coordinator does not take what is offered. It is tried again.
 struct DirectoryRefused {
   static constexpr const char* kKind = "directory_refused";
+  std::string reason;
+  void visit(auto&& field) const { field("reason", reason); }
+  std::string sentence() const;
+};
+
+// --- a gateway ---
+
+/// It is not used any more, and reported.
+struct LiarFound {
+  static constexpr const char* kKind = "liar_found";
+  std::string server;
+  std::string reason;
+  void visit(auto&& field) const { field("server", server), field("reason", reason); }
+  std::string sentence() const;
+};
+
+/// Nothing can be recomputed.
+struct AuditsFail {
+  static constexpr const char* kKind = "audits_fail";
   std::string reason;
   void visit(auto&& field) const { field("reason", reason); }
   std::string sentence() const;

@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "atoll/base/bytes.h"
+#include "atoll/chain/fingerprint.h"
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 1;
+constexpr uint16_t kProtocol = 2;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -131,6 +132,20 @@ struct Trouble {
   std::string reason;
 };
 
+/// From a gateway to a server that has read the first `end` rows of a session, or had: what was it?
+struct Testify {
+  SessionId session;
+  uint64_t audit = 0;  // Its number.
+  int64_t end = 0;
+};
+/// The answer, from position 0 on. Both empty: that session is not here.
+struct Testimony {
+  SessionId session;
+  uint64_t audit = 0;
+  std::vector<Fingerprint> received;  // By this server's first layer.
+  std::vector<Fingerprint> made;      // By its last one, before it was encoded for the wire.
+};
+
 struct Ping {
   uint64_t number = 0;
 };
@@ -191,12 +206,18 @@ struct Place {
 struct Watch {
   std::string digest;  // Empty: all models.
 };
+/// From a gateway: that server does not compute what its model says. It holds until the gateway
+/// hangs up.
+struct Report {
+  std::string server;  // Its name.
+  std::string reason;
+};
 /// To who watches, first at once and then as it changes.
 struct Servers {
   std::vector<Lease> leases;
 };
 
 using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
-                             Pong, Offer, Place, Watch, Servers>;
+                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report>;
 
 }  // namespace atl::chain

@@ -14,6 +14,8 @@ ServerSession::ServerSession(SessionId id, const ServerSession& other, int64_t n
       length_(other.length_),
       arrived_(other.length_),
       kept_(other.kept_),
+      received_(other.received_),
+      made_(other.made_),
       keeps_(other.keeps_),
       kept_bytes_(other.kept_bytes_) {
   go_back(num_shared);
@@ -33,6 +35,24 @@ void ServerSession::go_back(int64_t position) {
   for (const Rows& rows : kept_) kept_bytes_ += static_cast<int64_t>(rows.rows_TC.size());
   arrived_ = std::min(arrived_, position);
   length_ = std::min(length_, position);
+  for (auto* seen : {&received_, &made_}) {
+    seen->resize(std::min(seen->size(), static_cast<size_t>(length_)));
+  }
+}
+
+void ServerSession::note(const std::vector<Fingerprint>& received,
+                         const std::vector<Fingerprint>& made) {
+  received_.insert(received_.end(), received.begin(), received.end());
+  made_.insert(made_.end(), made.begin(), made.end());
+}
+
+Testimony ServerSession::testify(const Testify& question) const {
+  const auto first = [&](const std::vector<Fingerprint>& seen) {
+    return std::vector(seen.begin(),
+                       seen.begin() + std::min<int64_t>(question.end, std::ssize(seen)));
+  };
+  return {
+      .session = id_, .audit = question.audit, .received = first(received_), .made = first(made_)};
 }
 
 ServerSession::Taken ServerSession::take(Work work) {

@@ -47,6 +47,10 @@ class ServerSession {
   /// The next `count` unread rows.
   std::vector<Rows> unread(int64_t count) const;
 
+  /// Of the next rows, before read(): what came and what was made of it, as this server saw it.
+  void note(const std::vector<Fingerprint>& received, const std::vector<Fingerprint>& made);
+  /// What it has seen of the positions in question, or of fewer where it has not read as many.
+  Testimony testify(const Testify& question) const;
   /// The next ones were read, and this came of them. Returns what is to be sent on, if anything: to
   /// the next server, or to the gateway behind the last one.
   std::optional<Message> read(Rows made);
@@ -77,7 +81,9 @@ class ServerSession {
   int64_t length_ = 0;
   int64_t arrived_ = 0;  // Positions of which rows are here or were read.
   std::deque<Rows> unread_;
-  std::deque<Rows> kept_;  // All from position 0 on.
+  std::deque<Rows> kept_;              // All from position 0 on.
+  std::vector<Fingerprint> received_;  // Of all positions that were read.
+  std::vector<Fingerprint> made_;
   std::vector<Message> again_;
   bool keeps_ = true;
   int64_t kept_bytes_ = 0;

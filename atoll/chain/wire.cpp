@@ -42,6 +42,10 @@ void visit(auto& io, Is<Offer> auto& m) { io(m.lease); }
 void visit(auto& io, Is<Place> auto& m) { io(m.layers); }
 void visit(auto& io, Is<Watch> auto& m) { io(m.digest); }
 void visit(auto& io, Is<Servers> auto& m) { io(m.leases); }
+void visit(auto& io, Is<Fingerprint> auto& m) { io(m.seed, m.value); }
+void visit(auto& io, Is<Testify> auto& m) { io(m.session, m.audit, m.end); }
+void visit(auto& io, Is<Testimony> auto& m) { io(m.session, m.audit, m.received, m.made); }
+void visit(auto& io, Is<Report> auto& m) { io(m.server, m.reason); }
 
 namespace {
 
@@ -49,8 +53,8 @@ constexpr swarm::FrameKind kFrame{
     .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Greet",   "Greeted", "Refused", "Work",  "Output", "Reroute", "Forget",
-    "Trouble", "Ping",    "Pong",    "Offer", "Place",  "Watch",   "Servers"};
+    "Greet", "Greeted", "Refused", "Work",  "Output",  "Reroute", "Forget",    "Trouble", "Ping",
+    "Pong",  "Offer",   "Place",   "Watch", "Servers", "Testify", "Testimony", "Report"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;
@@ -91,6 +95,9 @@ struct Check {
   }
   void operator()(const Output& m) const { check_rows(m); }
   void operator()(const Reroute& m) const { check(m.hops); }
+  void operator()(const Testify& m) const {
+    if (!is_position(m.end)) throw InputError("a position that cannot be");
+  }
   void operator()(const auto& /*message*/) const {}
 };
 

@@ -12,6 +12,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/model_arguments.h"
@@ -30,13 +31,16 @@ struct GatewayArguments {
   std::string wire = "fp32";
   bool deterministic = false;
   int64_t max_running = 64;
+  double audit = 0.125;
 };
 
 constexpr const char* kFooter = R"(
 Answers OpenAI's API as `atoll serve --gateway` does (docs/serving_api.md), for a model whose layers
 are with the servers of a swarm (docs/serving_swarm.md). Of the model it reads the tokenizer, the
-embedding and the head. A server that dies, hangs or leaves in mid-answer is replaced, and the
-answer goes on with the tokens that it would have had. There may be several gateways.
+embedding and the head, and layers when it recomputes a part of what servers have made (--audit):
+who computes something else than the model says is not used any more, and reported. A server that
+dies, hangs or leaves in mid-answer is replaced, and the answer goes on with the tokens that it
+would have had. There may be several gateways.
 
 Examples:
   atoll gateway my-model --join @invite.txt --run runs/gateway   by `atoll invite --role gateway`
@@ -52,18 +56,21 @@ void answer(const GatewayArguments& arguments) {
   const SystemClock clock;
   const LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
   const weights::ModelConfig& config = loaded.model.config();
-  const std::string digest =
-      weights::model_digest(config, weights::ModelFiles(loaded.folder, config));
+  const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
+  const std::string digest = weights::model_digest(config, *files);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
   chain::DirectoryPostOptions post = place.post_options();
   post.watch_digest = digest;
   post.watches = true;
   const auto generator = std::make_shared<serve::ChainGenerator>(
       loaded.model,
-      serve::ChainOptions{.post = std::move(post),
-                          .digest = digest,
-                          .precision = *precision,
-                          .max_sessions = arguments.max_running},
+      serve::ChainOptions{
+          .post = std::move(post),
+          .digest = digest,
+          .precision = *precision,
+          .max_sessions = arguments.max_running,
+          .audit_fraction = arguments.audit,
+          .load = [config, files] { return std::make_unique<model::Model>(config, files); }},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   answer_requests(arguments.api, arguments.model, loaded, generator, clock);
 }
@@ -84,6 +91,12 @@ void add_gateway_command(CLI::App& app) {
                     "refuse what makes tokens hang on the route: less than fp32 on the wire");
   command->add_option("--max-running", arguments->max_running, "answers under way at once")
       ->check(whole_number<int64_t>(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--audit", arguments->audit,
+                   "so large a part of what servers compute is recomputed here, when nothing else "
+                   "is to do, and who computes something else is reported (0: nothing)")
+      ->check(real_number(0, 1))
       ->capture_default_str();
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);

@@ -89,6 +89,8 @@ struct GeneratorStatus {
   int64_t made_tokens = 0;
   int64_t drafted_tokens = 0;   // That were guessed, and verified with others,
   int64_t accepted_tokens = 0;  // of which so many were right.
+  int64_t audited_tokens = 0;   // Of chains of servers: recomputed here, and compared.
+  int64_t liars = 0;            // Servers that were found to compute something else.
   /// Of chains of servers: why they were changed under way, and how often.
   std::map<std::string, int64_t> recoveries;
 };

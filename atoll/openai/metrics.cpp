@@ -51,6 +51,10 @@ constexpr ModelNumber kModelNumbers[] = {
      &decoding::GeneratorStatus::drafted_tokens},
     {"atoll_accepted_tokens_total", "Of those that were guessed, the right ones.", "counter",
      &decoding::GeneratorStatus::accepted_tokens},
+    {"atoll_audited_tokens_total", "Tokens that were recomputed here, for servers that made them.",
+     "counter", &decoding::GeneratorStatus::audited_tokens},
+    {"atoll_liars_total", "Servers that were found to compute something else than their model.",
+     "counter", &decoding::GeneratorStatus::liars},
 };
 
 }  // namespace

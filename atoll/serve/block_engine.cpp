@@ -68,6 +68,13 @@ void BlockEngine::hear(chain::Message message, Time now) {
     forgotten_.add(*forget);
     const auto text = find(forget->session);
     if (text != texts_.end() && text->session.epoch() <= forget->epoch) texts_.erase(text);
+  } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
+    const auto text = find(question->session);
+    sent_.emplace_back(text != texts_.end() ? text->session.testify(*question)
+                                            : chain::Testimony{.session = question->session,
+                                                               .audit = question->audit,
+                                                               .received = {},
+                                                               .made = {}});
   }
 }
 
@@ -259,6 +266,7 @@ void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
       trouble = error.what();
     }
   }
+  const float* received = values_TC.data();
   const float* made = made_TC.defined() ? made_TC.const_data_ptr<float>() : nullptr;
   for (size_t i = 0; i < good.size(); ++i) {
     chain::ServerSession& session = good[i]->session;
@@ -267,13 +275,14 @@ void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
       if (made == nullptr) throw InputError(trouble);
       chain::Rows encoded =
           chain::encode_rows({made, size}, session.length(), width, session.precision());
+      session.note(witness_.see({received, size}, width), witness_.see({made, size}, width));
       if (auto sent = session.read(std::move(encoded))) sent_.push_back(*std::move(sent));
-      made += size;
     } catch (const InputError& error) {
       complain(session, Fault::kBroken, error.what());
       ended.push_back(session.id());
-      if (made != nullptr) made += size;
     }
+    received += size;
+    if (made != nullptr) made += size;
   }
   for (const chain::SessionId& id : ended) texts_.erase(find(id));
   ++num_passes_;

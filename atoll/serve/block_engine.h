@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/chain/fingerprint.h"
 #include "atoll/chain/messages.h"
 #include "atoll/chain/server_session.h"
 #include "atoll/model/model.h"
@@ -39,7 +40,7 @@ class BlockEngine {
   /// the budget holds no page.
   BlockEngine(const model::Model& model, const BlockEngineOptions& options);
 
-  /// Of messages.h: Work, Reroute or Forget.
+  /// Of messages.h: Work, Reroute, Forget or Testify.
   void hear(chain::Message message, Time now);
   /// The gateway is gone, and nobody else wants its sessions.
   void forget_gateway(uint64_t gateway);
@@ -85,6 +86,7 @@ class BlockEngine {
   const int64_t pass_rows_;  // Of one session.
   Texts texts_;
   chain::ForgottenSessions forgotten_;
+  chain::Witness witness_;
   std::vector<chain::Message> sent_;
   uint64_t num_passes_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/name.h"
 #include "atoll/chain/wire.h"
 #include "atoll/swarm/version.h"
 
@@ -271,6 +272,12 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   if (const auto* ping = std::get_if<chain::Ping>(&message)) {
     return lines_.send(line, pong(ping->number));
   }
+  if (const auto* refused = std::get_if<chain::Refused>(&message)) {
+    options_.log(fmt::format("{} does not use this server any more: {}",
+                             caller.peer ? "the gateway '" + caller.peer->name + "'" : "a gateway",
+                             printable(refused->reason)));
+    return lines_.close(line);
+  }
   // A gateway speaks of its own sessions, and another server sends rows alone.
   const chain::SessionId* session = nullptr;
   size_t bytes = 0;
@@ -281,6 +288,8 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     session = &reroute->session;
   } else if (const auto* forget = std::get_if<chain::Forget>(&message)) {
     session = &forget->session;
+  } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
+    session = &question->session;
   }
   const bool is_right =
       session != nullptr && (caller.gateway != 0 ? session->gateway == caller.gateway
@@ -408,12 +417,19 @@ std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& mes
     }
     return line;
   }
-  const auto* output = std::get_if<chain::Output>(&message);
-  const uint64_t gateway = output != nullptr ? output->session.gateway
-                                             : std::get<chain::Trouble>(message).session.gateway;
+  uint64_t gateway = 0;
+  bool is_bulk = false;
+  if (const auto* output = std::get_if<chain::Output>(&message)) {
+    gateway = output->session.gateway;
+    is_bulk = true;
+  } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
+    gateway = testimony->session.gateway;
+  } else {
+    gateway = std::get<chain::Trouble>(message).session.gateway;
+  }
   const auto lines = gateways_.find(gateway);
   if (lines == gateways_.end()) return std::nullopt;
-  return output != nullptr ? lines->second.bulk : lines->second.control;
+  return is_bulk ? lines->second.bulk : lines->second.control;
 }
 
 }  // namespace atl::serve

@@ -10,10 +10,9 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
-#include "atoll/chain/wire.h"
+#include "atoll/chain/events.h"
 #include "atoll/decoding/ngram_draft.h"
 #include "atoll/serve/row_batches.h"
-#include "atoll/swarm/version.h"
 
 namespace atl::serve {
 namespace {
@@ -39,7 +38,9 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
       .gateway = gateway,
       .num_layers = static_cast<int32_t>(model.config().num_layers),
       .chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(kFrameBytes / row), 1, kChunkTokens),
-      .max_sessions = options.max_sessions};
+      .max_sessions = options.max_sessions,
+      .audit_fraction = options.load ? options.audit_fraction : 0,
+      .audit_seed = random_id()};
 }
 
 }  // namespace
@@ -62,6 +63,11 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       conductor_(conductor_options(model, options_, gateway_)),
       no_layers_(
           std::make_shared<model::KvPool>(model.config(), model.device(), model::LayerRange{}, 0)),
+      auditor_(
+          options_.load, [this] { inbox_.push(std::nullopt); },
+          [this](const std::string& reason) {
+            if (options_.post.tell) options_.post.tell(chain::AuditsFail{reason});
+          }),
       thread_([this] { run(); }) {}
 
 ChainGenerator::~ChainGenerator() {
@@ -97,6 +103,7 @@ void ChainGenerator::go_on() {
     conductor_.servers(post_.servers(), now);
   }
   take_news(now);
+  for (const chain::Recomputed& found : auditor_.take()) conductor_.recomputed(found, now);
   act();
   give();
   // After what has come was heard: a server that has answered does not hang.
@@ -128,6 +135,7 @@ void ChainGenerator::refuse(Id id, const std::string& reason) {
 
 chain::Conductor::Text ChainGenerator::text_of(const Reading& reading) {
   return {.num_tokens = reading.length(),
+          .num_guessed = std::ssize(reading.drafts),
           .wanted_from = reading.sequence->wanted_from(),
           .num_to_come = reading.sequence->wants_logits() ? kUsualAnswer : 1};
 }
@@ -173,98 +181,10 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
 
 void ChainGenerator::let_go(Id id) {
   conductor_.remove(id);
-  readings_.erase(id);
-}
-
-// ---- Servers.
-
-void ChainGenerator::call(const std::string& address) {
-  Lines& lines = servers_[address];
-  lines = {.control = lines_.call(address, net::Plane::kPeer),
-           .bulk = lines_.call(address, net::Plane::kBulk)};
-  for (const net::ConnectionId line : {lines.control, lines.bulk}) {
-    addresses_[line] = address;
-    lines_.send(line, chain::Greet{.protocol = chain::kProtocol,
-                                   .version = swarm::program_version(),
-                                   .model = options_.digest,
-                                   .gateway = gateway_});
-  }
-}
-
-/// One line is gone: the other one goes as well.
-void ChainGenerator::lose(const std::string& address, const std::string& reason, Time now) {
-  const auto found = servers_.find(address);
-  if (found == servers_.end()) return;
-  for (const net::ConnectionId line : {found->second.control, found->second.bulk}) {
-    addresses_.erase(line);
-    lines_.close(line);
-  }
-  servers_.erase(found);
-  conductor_.lost(address, reason, now);
-}
-
-void ChainGenerator::handle(const net::Event& event, Time now) {
-  const auto line = std::visit([](const auto& any) { return any.connection; }, event);
-  if (post_.owns(line)) return post_.handle(event, now);
-  lines_.note(event);
-  const auto found = addresses_.find(line);
-  if (found == addresses_.end()) return;
-  const std::string address = found->second;
-  if (const auto* lost = std::get_if<net::Lost>(&event)) {
-    give();  // What it had sent before counts.
-    act();
-    lose(address, lost->reason, now);
-  } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
-    const std::string objection = objection_to(address, *opened);
-    if (!objection.empty()) lose(address, objection, now);
-  } else if (const auto* received = std::get_if<net::Received>(&event)) {
-    try {
-      hear(address, line, chain::decode(received->frame), now);
-    } catch (const InputError& error) {
-      lose(address, error.what(), now);
-    }
-  }
-}
-
-/// Why it is not the server that the coordinator knows at that address; empty where it is, and in
-/// the clear.
-std::string ChainGenerator::objection_to(const std::string& address,
-                                         const net::Opened& opened) const {
-  if (!opened.certificate) return {};
-  const identity::PeerId& peer = opened.certificate->peer;
-  const bool is_known = std::ranges::any_of(post_.servers(), [&](const chain::Lease& lease) {
-    return lease.address == address && lease.name == peer.name;
-  });
-  if (peer.role == identity::Role::kServer && is_known) return {};
-  return "another member is there: " + peer.name;
-}
-
-void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
-                          const chain::Message& message, Time now) {
-  if (const auto* output = std::get_if<chain::Output>(&message)) {
-    const auto arrived = conductor_.output(address, *output, now);
-    if (!arrived) return;
-    found_.push_back({.id = arrived->key,
-                      .begin = arrived->begin,
-                      .rows = {.begin = output->begin,
-                               .num_tokens = output->num_tokens,
-                               .precision = output->precision,
-                               .rows_TC = output->rows_TC}});
-  } else if (const auto* greeted = std::get_if<chain::Greeted>(&message)) {
-    Lines& lines = servers_.at(address);
-    (line == lines.bulk ? lines.bulk_greeted : lines.control_greeted) = true;
-    if (lines.bulk_greeted && lines.control_greeted) conductor_.greeted(address, *greeted, now);
-  } else if (const auto* pong = std::get_if<chain::Pong>(&message)) {
-    conductor_.pong(address, *pong, now);
-  } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {
-    give();  // What it had sent before counts.
-    act();
-    conductor_.trouble(address, *trouble, now);
-  } else if (const auto* refused = std::get_if<chain::Refused>(&message)) {
-    lose(address, refused->reason, now);
-  } else {
-    throw InputError("a gateway is not told " + chain::kind_name(message));
-  }
+  const auto reading = readings_.extract(id);
+  if (reading.empty()) return;
+  over_[id] = {.tokens = reading.mapped().sequence->tokens(),
+               .arrivals = std::move(reading.mapped().arrivals)};
 }
 
 // ---- What comes of it.
@@ -287,7 +207,10 @@ std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& v
     const auto width = static_cast<size_t>(model_.config().hidden_size);
     values_WC.resize(at + found.rows.num_tokens * width);
     try {
-      chain::decode_rows(found.rows, std::span(values_WC).subspan(at));
+      const auto values = std::span(values_WC).subspan(at);
+      chain::decode_rows(found.rows, values);
+      reading->second.arrivals.add(found.session, found.begin,
+                                   witness_.see(values, model_.config().hidden_size));
       wanted.push_back(std::move(found));
     } catch (const InputError&) {
       values_WC.resize(at);
@@ -366,7 +289,10 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
     if (!is_wrong && num_new > 1) reading.num_to_draft *= 2;
     draft(reading);
   }
-  if (num_new > 0) conductor_.change(sequence.id(), text_of(reading), num_same);
+  if (num_new > 0) {
+    reading.arrivals.go_back(num_same);
+    conductor_.change(sequence.id(), text_of(reading), num_same);
+  }
   return !is_wrong;
 }
 
@@ -420,6 +346,25 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   lines_.send(server->second.bulk, work);
 }
 
+void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
+  const auto keep = [&](const std::vector<int64_t>& tokens, const chain::Arrivals& arrivals) {
+    auditor_.set_aside({.number = audit.number,
+                        .tokens = {tokens.begin(), tokens.begin() + audit.end},
+                        .layers = {},
+                        .precision = options_.precision,
+                        .said = {},
+                        .arrived = arrivals.of(audit.session),
+                        .arrived_from = arrivals.begin()});
+  };
+  const auto reading = readings_.find(audit.key);
+  const auto over = over_.find(audit.key);
+  if (reading != readings_.end()) {
+    keep(reading->second.sequence->tokens(), reading->second.arrivals);
+  } else if (over != over_.end()) {
+    keep(over->second.tokens, over->second.arrivals);
+  }
+}
+
 void ChainGenerator::act() {
   for (auto actions = conductor_.take_actions(); !actions.empty();
        actions = conductor_.take_actions()) {
@@ -435,15 +380,26 @@ void ChainGenerator::act() {
         lose(hang_up->address, "it does not answer", clock_.now());
       } else if (const auto* refuse = std::get_if<chain::Conductor::Refuse>(&action)) {
         this->refuse(refuse->key, refuse->reason);
+      } else if (const auto* audit = std::get_if<chain::Conductor::SetAside>(&action)) {
+        set_aside(*audit);
+      } else if (const auto* heard = std::get_if<chain::Conductor::Recompute>(&action)) {
+        auditor_.add(heard->number, heard->layers, heard->said);
+      } else if (const auto* drop = std::get_if<chain::Conductor::Drop>(&action)) {
+        auditor_.forget(drop->number);
+      } else if (const auto* accused = std::get_if<chain::Conductor::Accuse>(&action)) {
+        accuse(*accused);
       }
     }
   }
+  over_.clear();
 }
 
 void ChainGenerator::report() {
   counts_.num_waiting = conductor_.num_waiting();
   counts_.num_running = conductor_.num_sessions() - counts_.num_waiting;
   counts_.recoveries = conductor_.recoveries();
+  counts_.audited_tokens = conductor_.num_audited();
+  counts_.liars = std::ssize(conductor_.liars());
   const MutexLock lock(mutex_);
   set_status(counts_);
 }

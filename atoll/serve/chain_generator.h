@@ -17,6 +17,7 @@
 #include "atoll/chain/rows.h"
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
+#include "atoll/serve/auditor.h"
 #include "atoll/serve/text_desk.h"
 #include "atoll/swarm/inbox.h"
 
@@ -30,6 +31,10 @@ struct ChainOptions {
   /// Tokens that are guessed at most and verified with the next one (decoding/ngram_draft.h); all
   /// texts together. 0: none.
   int64_t max_drafts = 16;
+  /// Of what servers compute, so large a part is recomputed with the whole model, which load()
+  /// maps; without that nothing is.
+  double audit_fraction = 0.125;
+  Auditor::Load load = {};
 };
 
 class ChainGenerator final : public TextDesk {
@@ -50,19 +55,26 @@ class ChainGenerator final : public TextDesk {
     bool control_greeted = false;
     bool bulk_greeted = false;
   };
-  struct Reading {
-    std::unique_ptr<Sequence> sequence;
-    std::vector<int64_t> drafts;  // How it may go on; read behind its tokens, to be verified.
-    int64_t num_to_draft = 4;
-
-    int64_t length() const { return std::ssize(sequence->tokens()) + std::ssize(drafts); }
-    int64_t token(int64_t position) const;
-  };
   /// Rows for a text, the first of its position `begin`.
   struct Found {
     Id id = 0;
     int64_t begin = 0;
+    uint64_t session = 0;
     chain::Rows rows;
+  };
+  /// What an audit is to know of a text that is over.
+  struct Over {
+    std::vector<int64_t> tokens;
+    chain::Arrivals arrivals;
+  };
+  struct Reading {
+    std::unique_ptr<Sequence> sequence;
+    std::vector<int64_t> drafts;  // How it may go on; read behind its tokens, to be verified.
+    int64_t num_to_draft = 4;
+    chain::Arrivals arrivals;
+
+    int64_t length() const { return std::ssize(sequence->tokens()) + std::ssize(drafts); }
+    int64_t token(int64_t position) const;
   };
 
   void wake() override ATOLL_REQUIRES(mutex_) { inbox_.push(std::nullopt); }
@@ -81,6 +93,8 @@ class ChainGenerator final : public TextDesk {
   bool take(Reading& reading, int64_t begin, const at::Tensor& rows);
   void draft(Reading& reading);
   void act();
+  void set_aside(const chain::Conductor::SetAside& audit);
+  void accuse(const chain::Conductor::Accuse& accused);
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
@@ -101,11 +115,14 @@ class ChainGenerator final : public TextDesk {
   std::map<Id, Reading> readings_;
   std::map<std::string, Lines> servers_;
   std::map<net::ConnectionId, std::string> addresses_;
+  std::map<Id, Over> over_;  // Until act().
   std::vector<Found> found_;
+  chain::Witness witness_;
   decoding::GeneratorStatus counts_;
   uint64_t servers_version_ = 0;
   Time next_tick_{};
   std::atomic<bool> stops_ = false;
+  Auditor auditor_;
   std::thread thread_;
 };
 

@@ -44,6 +44,12 @@ inline uint64_t value_at(const Rows& rows, int64_t position) {
   return value;
 }
 
+/// A row is a number: what fingerprints are taken of.
+inline Fingerprint seen(Witness& witness, uint64_t value) {
+  const auto row = static_cast<float>(value % 1'000'003 + 1);
+  return witness.see({&row, 1}, 1).front();
+}
+
 /// Keys and values of one text at some layers.
 class Memory {
  public:
@@ -80,6 +86,14 @@ class SimulatedChain {
     Memory memory;
     int64_t memory_length = 0;
   };
+  enum class Lie : uint8_t {
+    kNone,
+    kRows,      // It computes something else, and its fingerprints are of that.
+    kWire,      // It sends something else than its fingerprints are of.
+    kReceived,  // It says that it got something else.
+    kSilence,   // It answers no question.
+    kHalf,      // It answers half.
+  };
   struct Server {
     Span layers;
     bool is_up = true;
@@ -87,6 +101,9 @@ class SimulatedChain {
     bool is_connected = false;
     int life = 0;
     int64_t room = 1 << 20;  // Positions.
+    Lie lie = Lie::kNone;
+    int64_t num_read = 0;  // Rows.
+    Witness witness;
     std::map<SessionId, Served> sessions;
     ForgottenSessions forgotten;
     std::vector<std::function<void()>> held;  // What came while it hung.
@@ -96,6 +113,7 @@ class SimulatedChain {
     options.gateway = kGateway;
     options.num_layers = kLayers;
     options.chunk_tokens = 8;
+    options.audit_seed = seed;
     conductor_ = std::make_unique<Conductor>(options);
   }
 
@@ -103,10 +121,13 @@ class SimulatedChain {
   std::map<std::string, Server>& servers() { return servers_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
+  /// Who was accused, and how many rows it had read until then.
+  std::map<std::string, int64_t>& accused() { return accused_; }
   uint64_t random(uint64_t below) { return random_bits(seed_, 0, ++num_drawn_) % below; }
 
   void add_server(const std::string& address, Span layers) {
-    servers_[address] = {.layers = layers, .sessions = {}, .forgotten = {}, .held = {}};
+    servers_[address] = {
+        .layers = layers, .witness = {}, .sessions = {}, .forgotten = {}, .held = {}};
     tell();
   }
   void tell() {
@@ -208,6 +229,7 @@ class SimulatedChain {
   Conductor::Text text(Conductor::Key key) {
     const auto count = static_cast<int64_t>(texts_.at(key).size());
     return {.num_tokens = count + std::ssize(drafts_[key]),
+            .num_guessed = std::ssize(drafts_[key]),
             .wanted_from = count - 1,
             .num_to_come = 20};
   }
@@ -272,6 +294,8 @@ class SimulatedChain {
         server.sessions.erase(known);
       }
       server.forgotten.add(*forget);
+    } else if (const auto* question = std::get_if<Testify>(&message)) {
+      testify(address, *question);
     } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
       const auto found = server.sessions.find(reroute->session);
       const auto again =
@@ -312,6 +336,48 @@ class SimulatedChain {
             });
     }
   }
+  void testify(const std::string& address, const Testify& question) {
+    Server& server = servers_.at(address);
+    Testimony said{
+        .session = question.session, .audit = question.audit, .received = {}, .made = {}};
+    const auto found = server.sessions.find(question.session);
+    if (found != server.sessions.end()) said = found->second.session.testify(question);
+    if (server.lie == Lie::kSilence) return;
+    if (server.lie == Lie::kHalf) said.made.resize(said.made.size() / 2);
+    if (server.lie == Lie::kReceived) {
+      for (Fingerprint& each : said.received) each.value *= 1.01F;
+    }
+    to_gateway(address, [this, address, said] { conductor_->testimony(address, said, now_); });
+  }
+  /// What each server of a chain should have seen.
+  void recompute(const Conductor::Recompute& asked) {
+    ASSERT_TRUE(set_aside_.contains(asked.number));
+    const auto set_aside = set_aside_.extract(asked.number);
+    const auto& [tokens, arrived, arrived_from] = set_aside.mapped();
+    Recomputed found{.number = asked.number, .hops = {}};
+    const auto errors_of = [&](const std::vector<Fingerprint>& said, const auto& values,
+                               size_t from) {
+      std::vector<float> rows;
+      for (size_t i = from; i < values.size(); ++i) {
+        rows.push_back(static_cast<float>(values[i] % 1'000'003 + 1));
+      }
+      const size_t count = std::min(rows.size(), said.size());
+      return difference(std::span(said).first(count), std::span(rows).first(count));
+    };
+    std::vector<uint64_t> values = tokens;
+    for (size_t i = 0; i < asked.layers.size(); ++i) {
+      Recomputed::Hop& hop = found.hops.emplace_back();
+      hop.received = errors_of(asked.said[i].received, values, 0);
+      Memory memory;
+      for (uint64_t& value : values) value = memory.read(asked.layers[i], value);
+      hop.made = errors_of(asked.said[i].made, values, 0);
+    }
+    found.arrived = errors_of(arrived, values, static_cast<size_t>(arrived_from));
+    after(1 + static_cast<int64_t>(random(20)), [this, found] {
+      conductor_->recomputed(found, now_);
+      act();
+    });
+  }
   void read_at(const std::string& address, const SessionId& id) {
     Server& server = servers_.at(address);
     const auto found = server.sessions.find(id);
@@ -331,10 +397,16 @@ class SimulatedChain {
     Rows made{.begin = length, .num_tokens = static_cast<uint32_t>(count), .rows_TC = {}};
     for (const Rows& rows : session.unread(count)) {
       for (int64_t i = rows.begin; i < rows.end(); ++i) {
-        const Bytes row = bytes_of(memory.read(session.layers(), value_at(rows, i)));
+        const uint64_t came = value_at(rows, i);
+        uint64_t value = memory.read(session.layers(), came);
+        if (server.lie == Lie::kRows) value = mixed(value, 1);
+        session.note({seen(server.witness, came)}, {seen(server.witness, value)});
+        if (server.lie == Lie::kWire) value = mixed(value, 1);
+        const Bytes row = bytes_of(value);
         made.rows_TC.insert(made.rows_TC.end(), row.begin(), row.end());
       }
     }
+    server.num_read += count;
     length += count;
     if (auto sent = session.read(std::move(made))) send_on(address, *sent);
   }
@@ -347,8 +419,13 @@ class SimulatedChain {
       act();
       if (!arrived) return;
       std::vector<uint64_t>& tokens = texts_.at(arrived->key);
+      std::vector<Fingerprint> came;
       const Rows rows{
           .begin = output.begin, .num_tokens = output.num_tokens, .rows_TC = output.rows_TC};
+      for (int64_t i = arrived->begin; i < rows.end(); ++i) {
+        came.push_back(seen(witness_, value_at(rows, i)));
+      }
+      arrivals_[arrived->key].add(arrived->session, arrived->begin, came);
       std::vector<uint64_t>& drafts = drafts_[arrived->key];
       int64_t num_same = std::ssize(tokens) + std::ssize(drafts);
       for (int64_t i = arrived->begin; i < rows.end() && !is_done(arrived->key); ++i) {
@@ -366,6 +443,7 @@ class SimulatedChain {
         conductor_->remove(arrived->key);
       } else {
         draft(arrived->key);
+        arrivals_[arrived->key].go_back(num_same);
         conductor_->change(arrived->key, text(arrived->key), num_same);
       }
     });
@@ -405,6 +483,22 @@ class SimulatedChain {
         to_server("", feed->address, work);
       } else if (const auto* refuse = std::get_if<Conductor::Refuse>(&action)) {
         refused_[refuse->key] = refuse->reason;
+      } else if (const auto* audit = std::get_if<Conductor::SetAside>(&action)) {
+        const auto& tokens = texts_.at(audit->key);
+        set_aside_[audit->number] = {{tokens.begin(), tokens.begin() + audit->end},
+                                     arrivals_[audit->key].of(audit->session),
+                                     arrivals_[audit->key].begin()};
+      } else if (const auto* heard = std::get_if<Conductor::Recompute>(&action)) {
+        recompute(*heard);
+      } else if (const auto* dropped = std::get_if<Conductor::Drop>(&action)) {
+        set_aside_.erase(dropped->number);
+      } else if (const auto* accused = std::get_if<Conductor::Accuse>(&action)) {
+        accused_[accused->server] = servers_.at(accused->address).num_read;
+        after(1, [this, address = accused->address] {
+          servers_.at(address).sessions.clear();
+          conductor_->lost(address, "a liar", now_);
+          act();
+        });
       }
     }
   }
@@ -423,6 +517,15 @@ class SimulatedChain {
   std::map<Conductor::Key, std::vector<uint64_t>> drafts_;  // Behind the texts' tokens.
   std::map<Conductor::Key, size_t> prompts_, lengths_;
   std::map<Conductor::Key, std::string> refused_;
+  std::map<Conductor::Key, Arrivals> arrivals_;
+  struct Aside {
+    std::vector<uint64_t> tokens;
+    std::vector<Fingerprint> arrived;
+    int64_t arrived_from = 0;
+  };
+  std::map<uint64_t, Aside> set_aside_;
+  std::map<std::string, int64_t> accused_;
+  Witness witness_;
 };
 
 }  // namespace atl::chain

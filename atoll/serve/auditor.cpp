@@ -1,0 +1,125 @@
+#include "atoll/serve/auditor.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "atoll/base/process.h"
+#include "atoll/chain/fingerprint.h"
+#include "atoll/chain/rows.h"
+
+namespace atl::serve {
+namespace {
+
+std::span<const float> values_of(const at::Tensor& x_TC) {
+  return {x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())};
+}
+
+/// As who gets it over the wire has it.
+void travel(at::Tensor& x_TC, chain::Precision precision) {
+  const chain::Rows rows = chain::encode_rows(values_of(x_TC), 0, x_TC.size(1), precision);
+  chain::decode_rows(rows, {x_TC.mutable_data_ptr<float>(), static_cast<size_t>(x_TC.numel())});
+}
+
+}  // namespace
+
+chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
+                            const std::function<bool()>& stops) {
+  const at::NoGradGuard no_grad;
+  const auto num_tokens = std::ssize(work.tokens);
+  const at::Tensor tokens_1T = at::empty({1, num_tokens}, at::TensorOptions().dtype(at::kLong));
+  std::ranges::copy(work.tokens, tokens_1T.mutable_data_ptr<int64_t>());
+  const auto cache_for = [&](model::LayerRange layers) {
+    return model::KvCache(std::make_shared<model::KvPool>(model.config(), at::kCPU, layers, 0));
+  };
+  model::KvCache none = cache_for({});
+  const model::CachedRow embedded{&none, num_tokens};
+  at::Tensor x_TC = model.decoder()
+                        .embed(tokens_1T, std::span(&embedded, 1))[0]
+                        .to(at::kFloat)
+                        .clone(at::MemoryFormat::Contiguous);
+  chain::Recomputed found{.number = work.number, .hops = {}};
+  for (size_t i = 0; i < work.layers.size(); ++i) {
+    travel(x_TC, work.precision);
+    chain::Recomputed::Hop& errors = found.hops.emplace_back();
+    errors.received = chain::difference(work.said[i].received, values_of(x_TC));
+    for (int64_t layer = work.layers[i].begin; layer < work.layers[i].end; ++layer) {
+      if (stops()) return {.number = work.number, .hops = {}};
+      model::KvCache cache = cache_for({layer, layer + 1});
+      std::ignore = cache.prepare(num_tokens);  // There is no limit.
+      const model::CachedRow row{&cache, num_tokens};
+      x_TC = model.layers_1TC({layer, layer + 1}, x_TC.unsqueeze(0), std::span(&row, 1))[0];
+    }
+    x_TC = x_TC.clone(at::MemoryFormat::Contiguous);
+    errors.made = chain::difference(work.said[i].made, values_of(x_TC));
+  }
+  travel(x_TC, work.precision);
+  const int64_t from = std::min(work.arrived_from, num_tokens);
+  const int64_t count = std::min(std::ssize(work.arrived), num_tokens - from);
+  found.arrived = chain::difference(std::span(work.arrived).first(static_cast<size_t>(count)),
+                                    values_of(x_TC.narrow(0, from, count)));
+  return found;
+}
+
+Auditor::Auditor(Load load, std::function<void()> done,
+                 std::function<void(const std::string&)> tell)
+    : load_(std::move(load)),
+      done_(std::move(done)),
+      tell_(std::move(tell)),
+      thread_([this] { run(); }) {}
+
+Auditor::~Auditor() {
+  {
+    const MutexLock lock(mutex_);
+    stops_ = true;
+    arrived_.notify_all();
+  }
+  thread_.join();
+}
+
+void Auditor::add(uint64_t number, std::vector<chain::Span> layers,
+                  std::vector<chain::Testimony> said) {
+  auto work = set_aside_.extract(number);
+  if (work.empty()) return;
+  work.mapped().layers = std::move(layers);
+  work.mapped().said = std::move(said);
+  const MutexLock lock(mutex_);
+  works_.push_back(std::move(work.mapped()));
+  arrived_.notify_all();
+}
+
+std::vector<chain::Recomputed> Auditor::take() {
+  const MutexLock lock(mutex_);
+  return std::exchange(found_, {});
+}
+
+void Auditor::run() {
+  yield_to_others();
+  std::unique_ptr<model::Model> model;
+  bool is_told = false;
+  MutexLock lock(mutex_);
+  while (true) {
+    arrived_.wait(lock, [this]() ATOLL_REQUIRES(mutex_) { return stops_ || !works_.empty(); });
+    if (stops_) return;
+    const AuditWork work = std::move(works_.front());
+    works_.pop_front();
+    lock.unlock();
+    chain::Recomputed found{.number = work.number, .hops = {}};
+    try {
+      if (!model) model = load_();
+      found = recompute(*model, work, [this] { return stops_.load(); });
+    } catch (const std::exception& error) {  // No memory, mostly.
+      if (!std::exchange(is_told, true)) tell_(error.what());
+    }
+    lock.lock();
+    found_.push_back(std::move(found));
+    done_();
+  }
+}
+
+}  // namespace atl::serve

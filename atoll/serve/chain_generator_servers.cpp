@@ -1,0 +1,114 @@
+// A chain generator's servers: its lines to them, and what they say.
+#include <algorithm>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/chain/events.h"
+#include "atoll/chain/wire.h"
+#include "atoll/serve/chain_generator.h"
+#include "atoll/swarm/version.h"
+
+namespace atl::serve {
+
+void ChainGenerator::call(const std::string& address) {
+  Lines& lines = servers_[address];
+  lines = {.control = lines_.call(address, net::Plane::kPeer),
+           .bulk = lines_.call(address, net::Plane::kBulk)};
+  for (const net::ConnectionId line : {lines.control, lines.bulk}) {
+    addresses_[line] = address;
+    lines_.send(line, chain::Greet{.protocol = chain::kProtocol,
+                                   .version = swarm::program_version(),
+                                   .model = options_.digest,
+                                   .gateway = gateway_});
+  }
+}
+
+/// One line is gone: the other one goes as well.
+void ChainGenerator::lose(const std::string& address, const std::string& reason, Time now) {
+  const auto found = servers_.find(address);
+  if (found == servers_.end()) return;
+  for (const net::ConnectionId line : {found->second.control, found->second.bulk}) {
+    addresses_.erase(line);
+    lines_.close(line);
+  }
+  servers_.erase(found);
+  conductor_.lost(address, reason, now);
+}
+
+void ChainGenerator::handle(const net::Event& event, Time now) {
+  const auto line = std::visit([](const auto& any) { return any.connection; }, event);
+  if (post_.owns(line)) return post_.handle(event, now);
+  lines_.note(event);
+  const auto found = addresses_.find(line);
+  if (found == addresses_.end()) return;
+  const std::string address = found->second;
+  if (const auto* lost = std::get_if<net::Lost>(&event)) {
+    give();  // What it had sent before counts.
+    act();
+    lose(address, lost->reason, now);
+  } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
+    const std::string objection = objection_to(address, *opened);
+    if (!objection.empty()) lose(address, objection, now);
+  } else if (const auto* received = std::get_if<net::Received>(&event)) {
+    try {
+      hear(address, line, chain::decode(received->frame), now);
+    } catch (const InputError& error) {
+      lose(address, error.what(), now);
+    }
+  }
+}
+
+/// Why it is not the server that the coordinator knows at that address; empty where it is, and in
+/// the clear.
+std::string ChainGenerator::objection_to(const std::string& address,
+                                         const net::Opened& opened) const {
+  if (!opened.certificate) return {};
+  const identity::PeerId& peer = opened.certificate->peer;
+  const bool is_known = std::ranges::any_of(post_.servers(), [&](const chain::Lease& lease) {
+    return lease.address == address && lease.name == peer.name;
+  });
+  if (peer.role == identity::Role::kServer && is_known) return {};
+  return "another member is there: " + peer.name;
+}
+
+void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
+                          const chain::Message& message, Time now) {
+  if (const auto* output = std::get_if<chain::Output>(&message)) {
+    const auto arrived = conductor_.output(address, *output, now);
+    if (!arrived) return;
+    found_.push_back({.id = arrived->key,
+                      .begin = arrived->begin,
+                      .session = arrived->session,
+                      .rows = {.begin = output->begin,
+                               .num_tokens = output->num_tokens,
+                               .precision = output->precision,
+                               .rows_TC = output->rows_TC}});
+  } else if (const auto* greeted = std::get_if<chain::Greeted>(&message)) {
+    Lines& lines = servers_.at(address);
+    (line == lines.bulk ? lines.bulk_greeted : lines.control_greeted) = true;
+    if (lines.bulk_greeted && lines.control_greeted) conductor_.greeted(address, *greeted, now);
+  } else if (const auto* pong = std::get_if<chain::Pong>(&message)) {
+    conductor_.pong(address, *pong, now);
+  } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
+    conductor_.testimony(address, *testimony, now);
+  } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {
+    give();  // What it had sent before counts.
+    act();
+    conductor_.trouble(address, *trouble, now);
+  } else if (const auto* refused = std::get_if<chain::Refused>(&message)) {
+    lose(address, refused->reason, now);
+  } else {
+    throw InputError("a gateway is not told " + chain::kind_name(message));
+  }
+}
+
+void ChainGenerator::accuse(const chain::Conductor::Accuse& accused) {
+  if (options_.post.tell) options_.post.tell(chain::LiarFound{accused.server, accused.reason});
+  post_.report(accused.server, accused.reason);
+  const auto server = servers_.find(accused.address);
+  if (server == servers_.end()) return;
+  lines_.send(server->second.control, chain::Refused{accused.reason});
+  lose(accused.address, "it is not used any more", clock_.now());
+}
+
+}  // namespace atl::serve
