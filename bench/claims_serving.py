@@ -24,6 +24,7 @@ from claims import ATOLL, ROOT, Claims, run
 
 sys.path += [str(ROOT / "tests" / "oracle"), str(ROOT / "tests" / "processes")]
 import serving_faults  # noqa: E402
+import serving_liars  # noqa: E402
 from schema_cases import SchemaMaker  # noqa: E402
 from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa: E402
 
@@ -149,6 +150,9 @@ for kind in ("decode", "two", "hang"):
                     lambda s: s <= 1, "<= 1", "{:.2f}")
     claims.measured("and the longest of 10", lambda kind=kind: max(faults(kind)["delays"]), lambda s: s <= 1 or kind == "hang",
                     "<= 1" if kind != "hang" else "told", "{:.2f}")
+
+# --- servers that lie ---
+serving_liars.add(claims, model, lambda: spans(3), work)
 
 # --- evaluation through the API ---
 NUM_DOCUMENTS = 20

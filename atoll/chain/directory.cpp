@@ -98,7 +98,6 @@ std::string Directory::objection_to(Connection connection, const Lease& lease) c
   if (!caller.server.empty() && caller.server != lease.name) {
     return fmt::format("it was '{}' before", caller.server);
   }
-  if (std::string bar = bar_to(lease.name, lease.digest); !bar.empty()) return bar;
   for (const auto& [name, server] : servers_) {
     const Lease& other = server.seat.lease;
     if (name == lease.name) {
@@ -123,6 +122,10 @@ void Directory::offered(Connection connection, const Lease& lease, Time now) {
   if (const std::string reason = objection_to(connection, lease); !reason.empty()) {
     log(OfferRefused{.server = printable(lease.name), .reason = reason});
     return refuse(connection, reason, now);
+  }
+  // It comes again and again: what is to be said of it was said (ServerReported).
+  if (const std::string bar = bar_to(lease.name, lease.digest); !bar.empty()) {
+    return refuse(connection, bar, now);
   }
   auto found = servers_.find(lease.name);
   if (found != servers_.end() && found->second.seat.lease.digest != lease.digest) {

@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     while (true) {
       auto& connection = slots[in.get<uint8_t>() % slots.size()];
-      switch (in.get<uint8_t>() % 8) {
+      switch (in.get<uint8_t>() % 9) {
         case 0:
           if (connection != 0) look_at(directory.lost(connection, now));
           connection = ++last;
@@ -68,13 +68,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           connection = 0;
           break;
         case 2:
-          look_at(directory.received(connection, atl::chain::Watch{}, now));
+          look_at(directory.received(connection, atl::chain::Watch{.digest = "d"}, now));
           break;
         case 3:
           now += in.get<uint8_t>() * 50ms;
           break;
         case 4:
           look_at(directory.tick(now));
+          break;
+        case 5:
+          look_at(directory.received(
+              connection, atl::chain::Report{.server = lease_of(in).name, .reason = {}}, now));
           break;
         default:
           offered[connection] = lease_of(in);

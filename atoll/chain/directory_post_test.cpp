@@ -105,6 +105,22 @@ TEST_F(DirectoryPostTest, AGatewayKeepsWhatItHeardWhileTheCoordinatorIsAway) {
   EXPECT_THAT(kinds, ElementsAre("directory_missed", "directory_reached"));
 }
 
+TEST_F(DirectoryPostTest, ReportsAreSaidToEachCoordinatorThatComes) {
+  DirectoryPost post(options(true), wire);
+  post.report("early", "why");
+  open(post);
+  EXPECT_THAT(wire.said[1], ElementsAre("Watch", "Report", "Ping"));
+  post.report("b", "why");
+  EXPECT_THAT(wire.said[1], ElementsAre("Watch", "Report", "Ping", "Report"));
+  now = post.next_deadline();
+  post.tick(now);
+  EXPECT_THAT(wire.said[1], ElementsAre("Watch", "Report", "Ping", "Report", "Ping"));
+  post.handle(net::Lost{1, "gone"}, now);
+  now = post.next_deadline();
+  open(post);
+  EXPECT_THAT(wire.said[2], ElementsAre("Watch", "Report", "Report", "Ping"));
+}
+
 TEST_F(DirectoryPostTest, PausesGrowToALongestOneThatADirectoryWaitsFor) {
   DirectoryPost post(options(true), wire);
   Duration before{};

@@ -286,7 +286,7 @@ TEST_F(DirectoryTest, FixedLayersStay) {
 
 TEST_F(DirectoryTest, WhoLeavesIsReplacedBeforeItIsGone) {
   wait(seconds(4));
-  Lease leaves = serving("a", {0, 16});
+  Lease leaves = serving("a", {0, 8});
   leaves.max_layers = 16;
   offer(1, leaves);
   leaves.state = LeaseState::kDraining;
@@ -385,6 +385,57 @@ TEST_F(DirectoryTest, AllLeasesFitInAFrame) {
   ASSERT_EQ(fault_of(longest), "");
   EXPECT_LT(encode(Servers{std::vector<Lease>(Directory::kMostServers, longest)}).size(),
             net::kMaxFrameBytes);
+}
+
+TEST_F(DirectoryTest, WhomMostGatewaysReportIsShutOut) {
+  offer(1, serving("a", {0, 8}));
+  offer(2, serving("b", {8, 16}));
+  for (const net::ConnectionId gateway : {11, 12, 13}) watch(gateway);
+  wait(seconds(4));
+  say(11, Report{"a", "its rows are off"});
+  say(11, Report{"a", "again"});
+  wait(seconds(1));
+  EXPECT_THAT(directory.leases(), SizeIs(2));  // One gateway alone shuts nobody out.
+  say(12, Report{"a", "its rows are off"});
+  EXPECT_THAT(directory.leases(), SizeIs(1));
+  EXPECT_EQ(refusals[1],
+            "2 of 3 gateways report that it does not compute what its model says: its rows are "
+            "off");
+  EXPECT_THAT(closed, ElementsAre(1U));
+  EXPECT_EQ(std::ranges::count(kinds, "server_reported"), 2);
+  offer(4, serving("a", {0, 8}));
+  EXPECT_THAT(directory.leases(), SizeIs(1));
+  EXPECT_FALSE(refusals[4].empty());
+  wait(milliseconds(100));
+  EXPECT_THAT(lists[13].back(), SizeIs(1));
+}
+
+TEST_F(DirectoryTest, TheOnlyGatewayIsBelievedAsLongAsItIsThere) {
+  offer(1, serving("a", {0, 8}));
+  watch(11);
+  watch(12, "another model");
+  wait(seconds(4));
+  say(11, Report{"a", "why"});
+  EXPECT_THAT(directory.leases(), IsEmpty());
+  lose(11);
+  offer(2, serving("a", {0, 8}));
+  EXPECT_THAT(directory.leases(), SizeIs(1));
+}
+
+TEST_F(DirectoryTest, ServersReportNobody) {
+  open(1, peer(identity::Role::kServer, "a"));
+  open(2, peer(identity::Role::kServer, "b"));
+  say(1, Offer{serving("a", {0, 8})});
+  say(2, Watch{"d"});
+  say(2, Report{"a", "why"});
+  EXPECT_EQ(refusals[2], "servers are reported by gateways alone");
+  EXPECT_THAT(directory.leases(), SizeIs(1));
+}
+
+TEST_F(DirectoryTest, AGatewayReportsNotWithoutEnd) {
+  watch(11);
+  for (size_t i = 0; i <= Directory::kMostReports; ++i) say(11, Report{std::to_string(i), "why"});
+  EXPECT_EQ(refusals[11], "64 servers were reported");
 }
 
 }  // namespace

@@ -73,10 +73,19 @@ class DirectoryThread {
   std::thread thread_;
 };
 
+/// A copy of the model, with all weights times that.
+std::unique_ptr<model::Model> copied(float scale) {
+  auto made =
+      std::make_unique<model::Model>(small_model().config(), at::kCPU, model::Purpose::kInference);
+  made->parameters().values_P().copy_(small_model().parameters().values_P() * scale);
+  return made;
+}
+
 class ServerThread {
  public:
+  /// `scale`: of its weights; 1 where it is honest.
   ServerThread(net::MemoryNetwork& network, const std::string& name, chain::Span layers,
-               BlockEngineOptions engine = {})
+               BlockEngineOptions engine, float scale)
       : network_(network), name_(name) {
     transport_ =
         network.make_transport([this](net::Event event) { inbox_.push(std::move(event)); });
@@ -92,14 +101,12 @@ class ServerThread {
                   .layers = layers,
                   .links = {}},
         .engine = engine,
-        .load =
-            [](model::LayerRange) {
-              auto made = std::make_unique<model::Model>(small_model().config(), at::kCPU,
-                                                         model::Purpose::kInference);
-              made->parameters().values_P().copy_(small_model().parameters().values_P());
-              return made;
-            },
-        .log = [](const std::string&) {}};
+        .load = [scale](model::LayerRange) { return copied(scale); },
+        .log =
+            [this](const std::string& line) {
+              const MutexLock lock(mutex_);
+              log_ += line + '\n';
+            }};
     server_ = std::make_unique<BlockServer>(std::move(options), *transport_, inbox_, clock_);
     thread_ = std::thread([this] { server_->run([this] { return stops_.load(); }); });
   }
@@ -114,8 +121,14 @@ class ServerThread {
     if (thread_.joinable()) thread_.join();
   }
   const std::string& name() const { return name_; }
+  std::string log() const {
+    const MutexLock lock(mutex_);
+    return log_;
+  }
 
  private:
+  mutable Mutex mutex_;
+  std::string log_ ATOLL_GUARDED_BY(mutex_);
   SystemClock clock_;
   net::MemoryNetwork& network_;
   const std::string name_;
@@ -130,13 +143,15 @@ class ChainGeneratorTest : public ::testing::Test {
  protected:
   ChainGeneratorTest() : directory_(network_), alone_(small_model(), {}) {}
 
-  void serve(const std::string& name, chain::Span layers, BlockEngineOptions engine = {}) {
-    servers_.emplace_back(network_, name, layers, engine);
+  void serve(const std::string& name, chain::Span layers, BlockEngineOptions engine = {},
+             float scale = 1) {
+    servers_.emplace_back(network_, name, layers, engine, scale);
   }
   ServerThread& server(const std::string& name) {
     return *std::ranges::find(servers_, name, &ServerThread::name);
   }
-  std::unique_ptr<ChainGenerator> gateway() {
+  std::unique_ptr<ChainGenerator> gateway(double audit_fraction = 0.125,
+                                          chain::Precision precision = chain::Precision::kFp32) {
     return std::make_unique<ChainGenerator>(
         small_model(),
         ChainOptions{.post = {.coordinator = "coordinator:7",
@@ -144,7 +159,10 @@ class ChainGeneratorTest : public ::testing::Test {
                               .tell = {},
                               .watch_digest = kDigest,
                               .watches = true},
-                     .digest = kDigest},
+                     .digest = kDigest,
+                     .precision = precision,
+                     .audit_fraction = audit_fraction,
+                     .load = [] { return copied(1); }},
         [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
         clock_);
   }
@@ -257,6 +275,39 @@ TEST_F(ChainGeneratorTest, AServerThatIsKilledUnderWayIsReplaced) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   server("c").stop();
   expect_same(heard, requests(90));
+}
+
+TEST_F(ChainGeneratorTest, HonestServersAreFoundToBeSo) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  for (const auto precision :
+       {chain::Precision::kFp32, chain::Precision::kBf16, chain::Precision::kInt8}) {
+    const auto generator = gateway(1, precision);
+    auto heard = ask(*generator, requests(60));  // With guesses, some of them wrong.
+    for (const auto& each : heard) EXPECT_TRUE(each->wait()) << each->refusal().message;
+    while (generator->status().audited_tokens < 300) std::this_thread::yield();
+    EXPECT_EQ(generator->status().liars, 0);
+    EXPECT_TRUE(generator->status().recoveries.empty());
+  }
+}
+
+TEST_F(ChainGeneratorTest, AServerWithOtherWeightsIsFoundAndNotUsedAnyMore) {
+  serve("a", {0, 1});
+  serve("b", {1, 2}, {}, 1.01F);
+  serve("c", {2, 3});
+  const auto generator = gateway();
+  auto heard = ask(*generator, {{.prompt = text(1, 20), .max_tokens = 200, .sampler = {}}});
+  while (generator->status().liars == 0) std::this_thread::yield();
+  EXPECT_LE(generator->status().made_tokens, 300);
+  while (server("b").log().find("does not use this server any more: its rows are off by") ==
+         std::string::npos) {
+    std::this_thread::yield();
+  }
+  serve("b2", {1, 2});
+  EXPECT_TRUE(heard[0]->wait()) << heard[0]->refusal().message;
+  auto after = ask(*generator, requests(30));
+  expect_same(after, requests(30));
+  EXPECT_EQ(generator->status().liars, 1);
 }
 
 TEST_F(ChainGeneratorTest, SessionsThatDoNotFitWaitForEachOther) {

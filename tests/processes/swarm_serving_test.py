@@ -20,6 +20,7 @@ import urllib.error
 
 import jsonschema
 
+from lying_model import in_4_bits, lie
 from serving_swarm import Asked, ServingSwarm, ask, client_of, complete, told
 from swarm_run import DEADLINE_S, wait_for
 
@@ -309,6 +310,77 @@ class SwarmTest(Serving):
         self.check(Asked(url, **SEEDED), SEEDED, "given layers")
         self.assertLess(swarm.busy()["other"], 0.01)
         self.assertTrue(swarm.is_alive("other"))
+
+
+class LiarsTest(Serving):
+    """Servers with the digest of the gateway's model, which compute something else."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = ROOT / "folder"  # Without the hashes of a checkpoint.
+        subprocess.run([ATOLL, "convert", cls.model, cls.folder], check=True, capture_output=True)
+        cls.lying = lie(cls.folder, ROOT / "lying", in_4_bits)
+
+    def without_liar(self, liar, layers):
+        """Servers of all else, and a gateway; `liar(swarm)` starts the server of those layers."""
+        swarm = ServingSwarm(ATOLL, self.folder, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+        for name, span in zip("ac", (span for span in ("0:2", "2:4", "4:6") if span != layers)):
+            swarm.serve(name, span)
+        liar(swarm)
+        swarm.wait_whole(swarm.gateway("g"))
+        return swarm
+
+    def check_caught(self, swarm, layers, reason):
+        url = swarm.urls["g"]
+        asked = Asked(url, prompt="def loads(", max_tokens=400, temperature=1, seed=1, logit_bias={"0": -100})
+        wait_for(lambda: "server 'liar' does not compute what its model says" in swarm.log("g"), f"the gateway's word; SEED={SEED}")
+        asked.wait_pieces(1)
+        num_made = len(asked.pieces)
+        self.assertLess(num_made, 300)
+        wait_for(lambda: "a gateway does not use this server any more" in swarm.log("liar"), "what the liar is told")
+        wait_for(lambda: "1 of 1 gateways report" in swarm.log("liar"), "the coordinator's word")
+        wait_for(lambda: "server 'liar' is gone" in swarm.log("coordinator"), "its end")
+        events = map(json.loads, (swarm.run / "events.jsonl").read_text().splitlines())
+        [reported] = [event for event in events if event["kind"] == "server_reported"]
+        self.assertEqual(reported["server"], "liar")
+        self.assertIn(reason, reported["reason"])
+        swarm.serve("honest", layers)
+        self.assertGreater(len(asked.told()[0]["tokens"]), num_made)  # It goes on.
+        for body in (GREEDY, SEEDED, FOUR):
+            self.check(Asked(url, **body), body, "after the liar")
+        self.assertRegex(ask(url, "/metrics"), r"atoll_liars_total\{.*\} 1\n")
+        self.assertRegex(ask(url, "/metrics"), r"atoll_audited_tokens_total\{.*\} [1-9]")
+
+    def rogue(self, first, end, how):
+        def start(swarm):
+            swarm.spans["liar"] = f"{first}:{end}"
+            program, swarm.atoll = swarm.atoll, f"{ATOLL}-rogue-server"
+            swarm.start("liar", [swarm.port.address, self.folder, "liar", first, end, 1, how], r"serves at \S+")
+            swarm.atoll = program
+        return start
+
+    def test_weights_in_4_bits(self):
+        swarm = self.without_liar(lambda swarm: swarm.serve("liar", "2:4", model=self.lying), "2:4")
+        self.check_caught(swarm, "2:4", "its rows are off by")
+
+    def test_noise(self):
+        self.check_caught(self.without_liar(self.rogue(2, 4, "open"), "2:4"), "2:4", "its rows are off by")
+
+    def test_noise_behind_honest_words(self):
+        self.check_caught(self.without_liar(self.rogue(4, 6, "honest"), "4:6"), "4:6", "it sent other rows than came from it")
+
+    def test_without_audits_nobody_is_asked(self):
+        swarm = ServingSwarm(ATOLL, self.folder, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+        swarm.serve("liar", "0:6", model=self.lying)
+        url = swarm.gateway("g", "--audit", "0")
+        swarm.wait_whole(url)
+        Asked(url, prompt="def", max_tokens=300, temperature=1, seed=2, logit_bias={"0": -100}).told()
+        self.assertRegex(ask(url, "/metrics"), r"atoll_audited_tokens_total\{.*\} 0\n")
 
 
 class EncryptedTest(Serving):
