@@ -129,7 +129,7 @@ def false_alarms_on_avx2(model, spans, work):
     if not qemu:
         raise RuntimeError("there is no emulator: apt-get install qemu-user-static")
     with honest(model, spans, work, (qemu, "-cpu", "Haswell")) as url:
-        complete(url, prompt=TEXT[:400], max_tokens=8)
+        complete(url, prompt=TEXT[:60], max_tokens=8)
         while not count(url, "atoll_audited_tokens_total"):
             time.sleep(0.1)
         return count(url, "atoll_liars_total")
