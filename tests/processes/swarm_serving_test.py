@@ -372,6 +372,25 @@ class LiarsTest(Serving):
     def test_noise_behind_honest_words(self):
         self.check_caught(self.without_liar(self.rogue(4, 6, "honest"), "4:6"), "4:6", "it sent other rows than came from it")
 
+    def test_one_gateway_of_two_shuts_nobody_out(self):
+        swarm = ServingSwarm(ATOLL, self.folder, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        subprocess.run([ATOLL, "create", swarm.run, "--address", swarm.port.address], check=True, capture_output=True)
+        swarm.coordinate("--no-discovery")
+        swarm.serve("liar", "0:6", model=self.lying)
+        text = {"prompt": "def", "max_tokens": 300, "temperature": 1, "seed": 2, "logit_bias": {"0": -100}}
+        for name in ("g0", "g1"):
+            swarm.wait_whole(swarm.gateway(name))
+        num_gone = []
+        for name in ("g0", "g1"):
+            Asked(swarm.urls[name], **text)  # It waits for another server to the end.
+            wait_for(lambda name=name: f"gateway '{name}' reports that server 'liar'" in swarm.log("coordinator"), f"{name}'s report")
+            time.sleep(0.5)
+            num_gone.append(swarm.log("coordinator").count("server 'liar' is gone"))
+        self.assertEqual(num_gone, [0, 1])
+        self.assertIn("the gateway 'g0' does not use this server any more", swarm.log("liar"))
+        self.assertIn("2 of 2 gateways report", swarm.log("liar"))
+
     def test_without_audits_nobody_is_asked(self):
         swarm = ServingSwarm(ATOLL, self.folder, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
         self.addCleanup(swarm.end)
