@@ -283,11 +283,20 @@ TEST_F(ChainGeneratorTest, HonestServersAreFoundToBeSo) {
   for (const auto precision :
        {chain::Precision::kFp32, chain::Precision::kBf16, chain::Precision::kInt8}) {
     const auto generator = gateway(1, precision);
-    auto heard = ask(*generator, requests(60));  // With guesses, some of them wrong.
+    std::vector<GenerationRequest> asked = requests(60);
+    for (uint64_t seed = 0; seed < 8; ++seed) {  // With guesses, most of them wrong.
+      asked.push_back({.prompt = {5, 6, 7, 5, 6, 7, 5, 6},
+                       .max_tokens = 80,
+                       .ends = {},
+                       .sampler = {.temperature = 1.0, .seed = seed},
+                       .logit_bias = {{5, 30.0F}, {6, 30.0F}, {7, 30.0F}}});
+    }
+    auto heard = ask(*generator, asked);
     for (const auto& each : heard) EXPECT_TRUE(each->wait()) << each->refusal().message;
     while (generator->status().audited_tokens < 300) std::this_thread::yield();
     EXPECT_EQ(generator->status().liars, 0);
     EXPECT_TRUE(generator->status().recoveries.empty());
+    EXPECT_LT(generator->status().accepted_tokens, generator->status().drafted_tokens);
   }
 }
 
