@@ -10,6 +10,7 @@
 #include "atoll/base/file.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/sampling_arguments.h"
 #include "atoll/tokenizer/chat_template.h"
 
@@ -59,6 +60,11 @@ void add_api_arguments(CLI::App& command, ApiArguments& arguments) {
   command.add_option("--keys", arguments.keys, "a file with API keys: NAME SECRET [SHARE]");
   command.add_option("--certificate", service.certificate_file, "for HTTPS: a chain in PEM");
   command.add_option("--private-key", service.private_key_file, "for HTTPS: its key in PEM");
+  command
+      .add_option("--max-running", service.limits.shares.running,
+                  "texts that are made at once; requests beyond wait")
+      ->check(whole_number<int64_t>(1, 4096))
+      ->capture_default_str();
   command.add_flag("--insecure", service.insecure,
                    "other machines may ask without a key and in the clear");
 }

@@ -17,7 +17,7 @@ struct ApiArguments {
   openai::ServiceOptions service;
 };
 
-/// --listen, --name, --template, --keys, --certificate, --private-key, --insecure.
+/// --listen, --name, --template, --keys, --certificate, --private-key, --max-running, --insecure.
 void add_api_arguments(CLI::App& command, ApiArguments& arguments);
 
 /// Answers until the user ends it; who waits for an answer then is told so. Throws UsageError,

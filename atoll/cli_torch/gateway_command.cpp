@@ -13,7 +13,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/real_number.h"
-#include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
@@ -30,7 +29,6 @@ struct GatewayArguments {
   SwarmArguments swarm;
   std::string wire = "fp32";
   bool deterministic = false;
-  int64_t max_running = 64;
   double audit = 0.125;
 };
 
@@ -68,7 +66,7 @@ void answer(const GatewayArguments& arguments) {
           .post = std::move(post),
           .digest = digest,
           .precision = *precision,
-          .max_sessions = arguments.max_running,
+          .max_sessions = arguments.api.service.limits.shares.running,
           .audit_fraction = arguments.audit,
           .load = [config, files] { return std::make_unique<model::Model>(config, files); }},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
@@ -89,9 +87,6 @@ void add_gateway_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--deterministic", arguments->deterministic,
                     "refuse what makes tokens hang on the route: less than fp32 on the wire");
-  command->add_option("--max-running", arguments->max_running, "answers under way at once")
-      ->check(whole_number<int64_t>(1, 4096))
-      ->capture_default_str();
   command
       ->add_option("--audit", arguments->audit,
                    "so large a part of what servers compute is recomputed here, when nothing else "

@@ -85,10 +85,13 @@ int64_t kv_bytes(const ServeArguments& arguments) {
 void serve_alone(const ServeArguments& arguments) {
   const LoadedModel loaded = load_model(arguments.model);
   const SystemClock clock;
-  answer_requests(arguments.api, arguments.model, loaded,
-                  std::make_shared<serve::LocalGenerator>(
-                      loaded.model, serve::EngineOptions{.kv_bytes = kv_bytes(arguments)}),
-                  clock);
+  answer_requests(
+      arguments.api, arguments.model, loaded,
+      std::make_shared<serve::LocalGenerator>(
+          loaded.model,
+          serve::EngineOptions{.kv_bytes = kv_bytes(arguments),
+                               .max_running = arguments.api.service.limits.shares.running}),
+      clock);
 }
 
 /// "A:B": from A to before B.
@@ -233,10 +236,10 @@ void add_serve_command(CLI::App& app) {
   command->footer(kFooter);
   command->callback([command, arguments] {
     // What is for the other way to serve is no silent wish.
-    const auto others = arguments->gateway
-                            ? std::vector{"--blocks", "--advertise", "--peer-name"}
-                            : std::vector{"--tokenizer", "--strict",      "--template",
-                                          "--keys",      "--certificate", "--private-key"};
+    const auto others =
+        arguments->gateway ? std::vector{"--blocks", "--advertise", "--peer-name"}
+                           : std::vector{"--tokenizer",   "--strict",      "--template",   "--keys",
+                                         "--certificate", "--private-key", "--max-running"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,

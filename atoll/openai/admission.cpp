@@ -11,9 +11,9 @@ constexpr Duration kRetryAfter = std::chrono::seconds(2);
 
 }  // namespace
 
-std::unique_ptr<Admission::Place> Admission::apply(size_t key, int64_t texts) {
+std::unique_ptr<Admission::Place> Admission::apply(size_t key, int64_t texts, int64_t bytes) {
   const MutexLock lock(mutex_);
-  const auto ticket = shares_.apply(key, texts);
+  const auto ticket = shares_.apply(key, texts, bytes);
   if (!ticket) {
     ApiError error(429, "", "too many requests wait here: try again in a moment", "busy");
     error.retry_after = kRetryAfter;

@@ -34,7 +34,7 @@ class Admission {
       : shares_(limits, std::move(shares)) {}
 
   /// Throws ApiError: 429 where too many wait.
-  std::unique_ptr<Place> apply(size_t key, int64_t texts);
+  std::unique_ptr<Place> apply(size_t key, int64_t texts, int64_t bytes);
   /// Texts that are made, and requests that wait.
   std::pair<int64_t, int64_t> counts() const;
 

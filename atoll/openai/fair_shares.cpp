@@ -5,13 +5,20 @@
 
 namespace atl::openai {
 
-std::optional<FairShares::Ticket> FairShares::apply(size_t key, int64_t texts) {
+bool FairShares::has_room(const Key& key, int64_t bytes) const {
+  const int64_t parts = keys_.size() > 1 ? 2 : 1;
+  return num_waiting_ < limits_.waiting && std::ssize(key.waiting) < limits_.waiting / parts &&
+         waiting_bytes_ + bytes <= limits_.waiting_bytes &&
+         key.waiting_bytes + bytes <= limits_.waiting_bytes / parts;
+}
+
+std::optional<FairShares::Ticket> FairShares::apply(size_t key, int64_t texts, int64_t bytes) {
   const bool must_wait = num_waiting_ > 0 || num_running_ + texts > limits_.running;
-  const bool is_full =
-      num_waiting_ >= limits_.waiting || std::ssize(keys_[key].waiting) >= limits_.waiting_per_key;
-  if (must_wait && num_running_ > 0 && is_full) return std::nullopt;
+  if (must_wait && num_running_ > 0 && !has_room(keys_[key], bytes)) return std::nullopt;
   const Ticket ticket = ++last_ticket_;
-  keys_[key].waiting.push_back({ticket, key, texts});
+  keys_[key].waiting.push_back({ticket, key, texts, bytes});
+  keys_[key].waiting_bytes += bytes;
+  waiting_bytes_ += bytes;
   ++num_waiting_;
   let_in();
   return ticket;
@@ -24,11 +31,20 @@ void FairShares::leave(Ticket ticket) {
     running_.erase(found);
   } else {
     for (Key& key : keys_) {
-      num_waiting_ -= static_cast<int64_t>(
-          std::erase_if(key.waiting, [&](const Request& one) { return one.ticket == ticket; }));
+      const auto waiting = std::ranges::find(key.waiting, ticket, &Request::ticket);
+      if (waiting == key.waiting.end()) continue;
+      wait_no_more(key, *waiting);
+      key.waiting.erase(waiting);
+      break;
     }
   }
   let_in();
+}
+
+void FairShares::wait_no_more(Key& key, const Request& request) {
+  --num_waiting_;
+  key.waiting_bytes -= request.bytes;
+  waiting_bytes_ -= request.bytes;
 }
 
 void FairShares::let_in() {
@@ -37,7 +53,7 @@ void FairShares::let_in() {
     // A large one waits for room, and all others for it: else it would wait for ever.
     if (num_running_ > 0 && num_running_ + request.texts > limits_.running) return;
     keys_[*key].waiting.pop_front();
-    --num_waiting_;
+    wait_no_more(keys_[*key], request);
     keys_[*key].num_running += request.texts;
     keys_[*key].last = ++last_ticket_;
     num_running_ += request.texts;

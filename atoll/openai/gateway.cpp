@@ -185,7 +185,7 @@ net::HttpReply Gateway::responses(const net::HttpRequest& request) {
 
 net::HttpReply Gateway::answer(const ServedModel& model, TextWork work,
                                const net::HttpRequest& request) {
-  auto place = admission_.apply(key_of(request), std::ssize(work.texts));
+  auto place = admission_.apply(key_of(request), std::ssize(work.texts), std::ssize(request.body));
   const bool is_stream = work.stream;
   auto answering = std::make_shared<Answering>(
       model, std::move(work), std::move(place),
@@ -214,7 +214,7 @@ net::HttpReply Gateway::embeddings(const net::HttpRequest& request) {
              "context_length_exceeded");
     }
   }
-  const auto place = admission_.apply(key_of(request), std::ssize(texts));
+  const auto place = admission_.apply(key_of(request), std::ssize(texts), std::ssize(request.body));
   while (!place->wait(std::chrono::milliseconds(100))) {
     if (request.has_gone()) return {};
   }
