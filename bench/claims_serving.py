@@ -27,6 +27,7 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa
 # The next are found in tests/, which served.py names.
 import serving_faults
 import serving_load
+import serving_soak
 from schema_cases import SchemaMaker
 from serving_swarm import Asked, ServingSwarm, complete, post, told
 >>>>>>> 5390a6f (200 streams wait instead of being turned away: 1024 requests of 256 MiB may wait, an only key has all of that; --max-running is heeded by the API too)
@@ -221,6 +222,7 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
                     lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
 
 serving_load.add(claims)
+serving_soak.add(claims)
 
 # --- structured output ---
 NUM_SCHEMAS = 100

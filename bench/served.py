@@ -49,13 +49,13 @@ def spans(count):
 
 
 @contextlib.contextmanager
-def swarm_of(name, layers, threads=1, words=()):
-    """The swarm and its gateway's address; `layers` of each server."""
+def swarm_of(name, layers, threads=1, words=(), server_words=()):
+    """The swarm and its gateway's address; `layers` of each server, None: as the coordinator says."""
     swarm = ServingSwarm(ATOLL, model(), work / name, threads)
     try:
         swarm.coordinate()
         for number, span in enumerate(layers):
-            swarm.serve(f"s{number}", span)
+            swarm.serve(f"s{number}", span, *server_words)
         url = swarm.gateway("g", *words)
         swarm.wait_whole(url)
         yield swarm, url

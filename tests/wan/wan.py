@@ -85,9 +85,12 @@ class Network:
     def address(self, host):
         return self._hosts[host]["address"]
 
+    def namespace(self, host):
+        return self._hosts[host]["namespace"]
+
     def start(self, host, command, **options):
         """A Popen of `command` inside `host`; its process id and signals are the command's own."""
-        namespace = self._hosts[host]["namespace"]
+        namespace = self.namespace(host)
         process = subprocess.Popen(["nsenter", "--net=" + namespace, "--", *map(os.fspath, command)], **options)
         while process.poll() is None and not is_inside(process.pid, namespace):
             time.sleep(0.001)  # Once it is inside, the end of the network finds it.

@@ -1,0 +1,154 @@
+"""A swarm that is never left in peace, for claims_serving.py: four servers, a gateway and eight clients; every 20 s a server is killed or
+one comes, twice the coordinator is killed. What its answers are is known beforehand from one process."""
+import functools
+import json
+import pathlib
+import random
+import sys
+import threading
+import time
+
+from served import TEXT, model, one, swarm_of
+from serving_swarm import Asked, complete, told
+
+NUM_SERVERS, NUM_CLIENTS, EVERY_S, COORDINATOR_AWAY_S = 4, 8, 20, 3
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer"}}, "required": ["name", "size"],
+          "additionalProperties": False}
+
+
+def bodies():
+    """Short and long prompts, greedy and drawn, of a form, several answers to one prompt."""
+    found = []
+    for i in range(32):
+        body = {"prompt": TEXT[90 * i : 90 * i + (60, 400, 1600, 200)[i % 4]], "max_tokens": 16 + i, "temperature": 0.8 if i % 3 else 0, "seed": i}
+        found.append(body | ({"guided_json": SCHEMA, "max_tokens": 60} if i % 8 == 5 else {"n": 3} if i % 8 == 2 else {}))
+    return found
+
+
+def resident_mb(pid):
+    """What it has for itself: pages of the model's files are the system's."""
+    fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["RssAnon"].split()[0]) / 1024
+
+
+class Clients:
+    """Who ask all the time, one answer after another, and compare."""
+
+    def __init__(self, url, asked, wanted):
+        self.url, self.asked, self.wanted = url, asked, wanted
+        self.count, self.errors, self.others, self.longest = 0, [], 0, 0.0
+        self._ends = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(NUM_CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, number):
+        draw = random.Random(number)
+        while not self._ends.is_set():
+            index = draw.randrange(len(self.asked))
+            begin, error, found = time.monotonic(), None, None
+            try:
+                found = self._answer(index, number % 2 == 0)
+            except Exception as caught:  # Whatever it is: no request may fail.
+                body = caught.read().decode() if hasattr(caught, "read") else ""
+                error = f"{index}: {caught!r} {body}"[:400]
+            with self._lock:
+                self.count += 1
+                self.longest = max(self.longest, time.monotonic() - begin)
+                if error:
+                    self.errors.append(error)
+                elif found != self.wanted[index][number % 2]:
+                    self.others += 1
+
+    def _answer(self, index, streams):
+        return Asked(self.url, **self.asked[index]).told() if streams else told(complete(self.url, **self.asked[index]))
+
+    def end(self):
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+
+class Trouble:
+    """What happens to the swarm: by turns one of its servers is killed, and another comes. Memory is watched meanwhile."""
+
+    def __init__(self, swarm, words):
+        self.swarm, self.words, self.draw, self.count = swarm, words, random.Random(1), NUM_SERVERS
+        self.names = [f"s{number}" for number in range(NUM_SERVERS)]
+        self.memory = {}  # Of each process: seconds since the begin, and megabytes.
+
+    def server(self):
+        if len(self.names) == NUM_SERVERS:
+            self.swarm.kill(self.names.pop(self.draw.randrange(NUM_SERVERS)))
+        else:
+            name = f"s{self.count}"
+            self.count += 1
+            self.swarm.serve(name, None, *self.words)
+            self.names.append(name)
+
+    def coordinator(self):
+        self.swarm.kill("coordinator")
+        time.sleep(COORDINATOR_AWAY_S)
+        self.swarm.coordinate()
+
+    def note_memory(self, now):
+        for name in ("g", *self.names):
+            if not self.swarm.is_alive(name):
+                raise RuntimeError(f"{name} has ended: {self.swarm.log(name)[-600:]}")
+            self.memory.setdefault(name, []).append((now, resident_mb(self.swarm.processes[name].pid)))
+
+
+def growth(samples, seconds):
+    """How much more the largest of these processes held in the second half than in the first one, as a share."""
+    halves = [max(mb for when, mb in samples if (2 * when > seconds) == is_second) for is_second in (False, True)]
+    return halves[1] / halves[0] - 1
+
+
+@functools.cache
+def soak(seconds):
+    asked = bodies()
+    with one("soak-one") as url:
+        wanted = [(Asked(url, **body).told(), told(complete(url, **body))) for body in asked]
+    # Each has room for a little more than half of the layers; which, the coordinator says.
+    words = ("--memory-gib", str(round(0.1 + 0.25 + layers_gib(0.6), 3)))
+    with swarm_of("soak", [None] * NUM_SERVERS, server_words=words) as (swarm, url):
+        clients, trouble = Clients(url, asked, wanted), Trouble(swarm, words)
+        begin = time.monotonic()
+        due = [(when, trouble.server) for when in range(EVERY_S, seconds - EVERY_S, EVERY_S)]
+        due += [(seconds * third // 3 + EVERY_S // 2, trouble.coordinator) for third in (1, 2)]
+        due.sort(key=lambda one: one[0])
+        while (now := time.monotonic() - begin) < seconds:
+            if due and due[0][0] <= now:
+                due.pop(0)[1]()
+            trouble.note_memory(now)
+            time.sleep(0.5)
+        clients.end()
+    servers = [sample for name, samples in trouble.memory.items() if name != "g" for sample in samples]
+    result = {"answers": clients.count, "failed": len(clients.errors), "others": clients.others, "longest_s": round(clients.longest, 1),
+              "gateway_growth": growth(trouble.memory["g"], seconds), "server_growth": growth(servers, seconds),
+              "most_mb": {"gateway": round(max(mb for _, mb in trouble.memory["g"])), "server": round(max(mb for _, mb in servers))}}
+    print(f"soak: {json.dumps(result)}\n" + "\n".join(clients.errors[:5]), file=sys.stderr)
+    return result
+
+
+def layers_gib(share):
+    files = sum(file.stat().st_size for file in pathlib.Path(model()).glob("*.safetensors"))
+    return share * files / 2**30
+
+
+def add(claims):
+    for minutes in (3, 30):
+        what = f"{minutes} minutes, a server killed or added each {EVERY_S} s, the coordinator twice"
+        for key, claim, figure, target in (
+                ("failed", f"{what}: requests that failed", lambda r: r["failed"], 0),
+                ("others", "and answers with another token", lambda r: r["others"], 0),
+                ("gateway", "and the gateway's memory: growth from the first half to the second", lambda r: r["gateway_growth"], 0.05),
+                ("server", "and the largest server's", lambda r: r["server_growth"], 0.05)):
+            measure = functools.partial(lambda figure, seconds: figure(soak(seconds)), figure, 60 * minutes)
+            met = functools.partial(lambda target, found: found <= target, target)
+            how = (f"<= {target:.0%}", "{:+.1%}") if target else ("0", "{}")
+            if minutes == 3:
+                claims.measured(claim, measure, met, *how)
+            else:
+                claims.stored(f"soak-{key}", claim, measure, met, *how, "LONG=soak-failed,soak-others,soak-gateway,soak-server make claims-serving")
