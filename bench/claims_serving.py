@@ -26,6 +26,7 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa
 =======
 # The next are found in tests/, which served.py names.
 import serving_faults
+import serving_links
 import serving_load
 import serving_soak
 from schema_cases import SchemaMaker
@@ -222,6 +223,7 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
                     lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
 
 serving_load.add(claims)
+serving_links.add(claims)
 serving_soak.add(claims)
 
 # --- structured output ---
