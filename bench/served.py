@@ -49,9 +49,9 @@ def spans(count):
 
 
 @contextlib.contextmanager
-def swarm_of(name, layers, threads=1, words=(), server_words=()):
-    """The swarm and its gateway's address; `layers` of each server, None: as the coordinator says."""
-    swarm = ServingSwarm(ATOLL, model(), work / name, threads)
+def swarm_of(name, layers, threads=1, words=(), server_words=(), of=None):
+    """The swarm and its gateway's address; `layers` of each server, None: as the coordinator says. `of`: another model."""
+    swarm = ServingSwarm(ATOLL, of or model(), work / name, threads)
     try:
         swarm.coordinate()
         for number, span in enumerate(layers):
@@ -65,8 +65,8 @@ def swarm_of(name, layers, threads=1, words=(), server_words=()):
 
 
 @contextlib.contextmanager
-def one(name, threads=1, *words):
-    swarm = ServingSwarm(ATOLL, model(), work / name, threads)
+def one(name, threads=1, *words, of=None):
+    swarm = ServingSwarm(ATOLL, of or model(), work / name, threads)
     try:
         yield swarm.alone("one", *words)
     finally:

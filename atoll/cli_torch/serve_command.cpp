@@ -82,7 +82,28 @@ int64_t kv_bytes(const ServeArguments& arguments) {
   return static_cast<int64_t>(std::min(2 * kGib, memory_bytes(arguments) / 10));
 }
 
+/// Throws InputError where all of the model is more than this machine's memory: it would be read
+/// from the disk again for each token.
+void require_room(const ServeArguments& arguments) {
+  if (arguments.model.device != "cpu") return;
+  const std::filesystem::path folder = weights::resolve_model(arguments.model.model);
+  const weights::ModelFiles files(folder, weights::load_hf_config(folder).config);
+  double bytes = 0;
+  for (const auto& tensor : files.tensors()) bytes += static_cast<double>(tensor.bytes.size());
+  const auto kv = static_cast<double>(kv_bytes(arguments));
+  const double memory = memory_bytes(arguments);
+  if (bytes + kv + kProgramBytes <= memory) return;
+  throw InputError(
+      fmt::format("the weights of '{}' have {}, keys and values {} and the program {}: that is "
+                  "more than the {} "
+                  "that may be used here (--kv-gib, --memory-gib); several servers can share its "
+                  "layers (--join)",
+                  folder.string(), format_bytes(bytes), format_bytes(kv),
+                  format_bytes(kProgramBytes), format_bytes(memory)));
+}
+
 void serve_alone(const ServeArguments& arguments) {
+  require_room(arguments);
   const LoadedModel loaded = load_model(arguments.model);
   const SystemClock clock;
   answer_requests(
@@ -225,8 +246,8 @@ void add_serve_command(CLI::App& app) {
                       "listens)");
   command
       ->add_option("--memory-gib", arguments->memory_gib,
-                   "memory that may be used, in GiB, which says how many layers fit (default: 0.9 "
-                   "of the machine's, or of its control group's)")
+                   "memory that may be used, in GiB: how many layers fit, or whether all of the "
+                   "model does (default: 0.9 of the machine's, or of its control group's)")
       ->check(real_number(0.001, 1 << 20));
   command
       ->add_option("--kv-gib", arguments->kv_gib,

@@ -116,6 +116,12 @@ class ServeTest(unittest.TestCase):
         with self.assertRaises(openai.NotFoundError):
             self.client.completions.create(model="yours", prompt="a")
 
+    def test_a_model_that_is_larger_than_the_memory(self):
+        for words in (["--gateway", "--listen", "127.0.0.1:0"], ["--join", "127.0.0.1:1", "--blocks", "0:2"]):
+            failed = run("serve", self.model, *words, "--memory-gib", 0.26, "--kv-gib", 0.01)
+            self.assertEqual(failed.returncode, 1, failed)
+            self.assertRegex(failed.stderr, r"have .*, keys and values 10\.7 MB and the program 268\.4 MB: that is more than the 279\.2 MB that may be used here")
+
     def test_wrong_usage(self):
         for words, part in ((["serve", self.model], "--gateway"), (["serve", self.model, "--gateway", "--listen", "0.0.0.0:0"], "--insecure"),
                             (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib")):

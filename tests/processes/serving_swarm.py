@@ -31,6 +31,7 @@ def client_of(url):
 class ServingSwarm:
     def __init__(self, atoll, model, folder, threads=1):
         self.atoll, self.model, self.folder, self.threads = str(atoll), model, pathlib.Path(folder), threads
+        self.kv_gib = 0.1  # Of each server.
         self.folder.mkdir(parents=True)
         self.processes = {}  # The newest of each name.
         self.port = KeptPort()
@@ -68,7 +69,7 @@ class ServingSwarm:
 
     def serve(self, name, layers=None, *words, model=None, join=None, around=(), **options):
         self.spans[name] = layers
-        words = ["serve", model or self.model, *self.way_in(name, "server", join), "--peer-name", name, "--threads", self.threads, "--kv-gib", "0.1",
+        words = ["serve", model or self.model, *self.way_in(name, "server", join), "--peer-name", name, "--threads", self.threads, "--kv-gib", self.kv_gib,
                  "--name", "mine", *(["--blocks", layers] if layers else []), *words]
         return self.start(name, words, r"serves at \S+", around, **options)
 

@@ -1,0 +1,75 @@
+"""Tokens that were guessed and verified by a chain beside tokens of one process, which guesses none, for claims_serving.py: whether they are
+drawn from the same distribution. The model is small and random: what is drawn matters, not what it means.
+
+Only four tokens may be drawn, and the prompt has each of them behind each: so there always is a guess, and it is often wrong.
+"""
+import collections
+import functools
+import json
+import sys
+
+import random_model
+from scipy.stats import chi2_contingency
+from served import model as served_model
+from served import one, swarm_of, work
+from serving_swarm import ask, complete
+
+NUM_DRAWS, PER_REQUEST = 10000, 8  # Of more at once each has no guesses: a pass has room for 16.
+TOKENS = (400, 401, 402, 403)
+BODY = {"prompt": [a if side else b for a in TOKENS for b in TOKENS for side in (0, 1)], "max_tokens": 3, "temperature": 1, "logprobs": 0,
+        "n": PER_REQUEST, "logit_bias": {str(token): 100 for token in TOKENS}}
+LEAST_EXPECTED = 10  # Draws; what is rarer counts together.
+
+
+def draws(url, first_seed):
+    """The second and the third token of each."""
+    found = []
+    for seed in range(first_seed, first_seed + NUM_DRAWS, PER_REQUEST):
+        reply = complete(url, **BODY, seed=seed)
+        found += [tuple(choice["logprobs"]["tokens"][1:3]) for choice in sorted(reply["choices"], key=lambda choice: choice["index"])]
+    return found
+
+
+def counted(url, name):
+    return next(float(line.rsplit(" ", 1)[1]) for line in ask(url, "/metrics").splitlines() if line.startswith(f"atoll_{name}_tokens_total"))
+
+
+def chance(found, others):
+    """That samples of one distribution differ as much as these (chi-square)."""
+    of = [collections.Counter(sample) for sample in (found, others)]
+    table = [[], []]
+    rare = [0, 0]
+    for pair in sorted(of[0] | of[1]):
+        row = table if of[0][pair] + of[1][pair] >= 2 * LEAST_EXPECTED else None
+        for sample in (0, 1):
+            if row:
+                row[sample].append(of[sample][pair])
+            else:
+                rare[sample] += of[sample][pair]
+    if sum(rare):
+        for sample in (0, 1):
+            table[sample].append(rare[sample])
+    return chi2_contingency(table).pvalue, len(table[0])
+
+
+@functools.cache
+def guesses():
+    model = work / "small"
+    random_model.write(model, served_model(), 256, 512, 4)
+    with swarm_of("guesses", ["0:2", "2:4"], of=model) as (_, url):
+        found = draws(url, 0)
+        made, right = counted(url, "drafted"), counted(url, "accepted")
+    with one("guesses-one", of=model) as url:
+        same, others = draws(url, 0), draws(url, NUM_DRAWS)
+    p, num_kinds = chance(found, others)
+    result = {"p": p, "kinds": num_kinds, "guessed": made, "right": right, "others": sum(a != b for a, b in zip(found, same))}
+    print(f"guesses: {json.dumps(result)}", file=sys.stderr)
+    if made < NUM_DRAWS:
+        raise RuntimeError(f"only {made} tokens were guessed")
+    return result
+
+
+def add(claims):
+    claims.measured(f"{NUM_DRAWS} draws with guesses: 2nd and 3rd tokens beside other draws without, p", lambda: guesses()["p"], lambda p: p >= 0.01,
+                    ">= 0.01", "{:.2f}")
+    claims.measured("and draws that are others than those of the same seeds without", lambda: guesses()["others"], lambda n: n == 0, "0", "{}")

@@ -1,0 +1,106 @@
+"""4 GB of random weights behind four servers, the memory of each bounded to a third of them by a control group, for claims_serving.py: needs root."""
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import random_model
+import served
+from claims import ATOLL
+from serving_swarm import ServingSwarm, complete
+
+HIDDEN, INTERMEDIATE, NUM_LAYERS, NUM_SERVERS = 2048, 5632, 46, 4
+KV_GIB = 0.05
+BODIES = [{"prompt": f"{number} {served.PROMPT}", "max_tokens": 4, "temperature": 0} for number in range(4)]
+
+
+class MemoryGroup:
+    """A control group, of version 1 or 2, with a bound for memory."""
+
+    def __init__(self, name, limit):
+        root = pathlib.Path("/sys/fs/cgroup")
+        is_first = (root / "memory").is_dir()
+        self.folder = root / ("memory" if is_first else ".") / f"atoll-claims-{os.getpid()}-{name}"
+        try:
+            self.folder.mkdir()
+            (self.folder / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(int(limit)))
+        except OSError as error:
+            self.remove()
+            raise RuntimeError(f"there can be no control group for memory here: {error}") from error
+
+    def around(self):
+        """Words before a command that put it in."""
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
+
+    def remove(self):
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+def num_major_faults(process):
+    """Pages that it had to wait for."""
+    return int(pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[9])
+
+
+def forget_pages(folder):
+    """What the system keeps of these files was charged to whoever wrote them: servers are to read them themselves."""
+    for file in folder.iterdir():
+        with open(file, "rb") as opened:
+            os.fdatasync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def refusal(group, model, memory):
+    """What one of them says to all of the model."""
+    found = []
+    for words in (["--gateway", "--listen", "127.0.0.1:0"], ["--join", "127.0.0.1:1", "--blocks", f"0:{NUM_LAYERS}"]):
+        command = [*group.around(), ATOLL, "serve", model, *words, "--memory-gib", memory, "--kv-gib", KV_GIB]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+        found.append((done.returncode, done.stderr.strip()))
+    return found
+
+
+@functools.cache
+def memory():
+    folder = served.work / "large"
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        size = random_model.write(folder, served.model(), HIDDEN, INTERMEDIATE, NUM_LAYERS)
+        limit = size / 3
+        groups = []
+        for number in range(NUM_SERVERS):
+            groups.append(MemoryGroup(f"s{number}", limit))
+            stack.callback(groups[-1].remove)
+        refusals = refusal(groups[0], folder, limit / 2**30)
+        forget_pages(folder)
+        swarm = ServingSwarm(ATOLL, folder, served.work / "memory", served.THREADS)
+        swarm.kv_gib = KV_GIB
+        stack.callback(swarm.end)
+        swarm.coordinate()
+        for number, group in enumerate(groups):
+            swarm.serve(f"s{number}", None, "--memory-gib", limit / 2**30, around=group.around())
+        url = swarm.gateway("g")
+        swarm.wait_whole(url)
+        servers = [swarm.processes[f"s{number}"] for number in range(NUM_SERVERS)]
+        for body in BODIES:  # Warm.
+            complete(url, **body)
+        before, begin = sum(map(num_major_faults, servers)), time.monotonic()
+        for body in BODIES:
+            complete(url, **body)
+        seconds = time.monotonic() - begin
+        result = {"gb": size / 1e9, "limit_gb": limit / 1e9, "refusals": refusals, "faults_before": before,
+                  "faults": sum(map(num_major_faults, servers)) - before, "s_per_token": seconds / sum(body["max_tokens"] for body in BODIES)}
+    print(f"memory: {json.dumps(result)}", file=sys.stderr)
+    return result
+
+
+def add(claims):
+    claims.measured("4 GB of weights, 4 servers in a third of that each: major page faults, once warm", lambda: memory()["faults"], lambda n: n == 0,
+                    "0", "{}")
+    claims.measured("and one of them is refused all of it, alone and in a swarm: refusals of 2",
+                    lambda: sum(code == 1 and "may be used here" in said for code, said in memory()["refusals"]), lambda n: n == 2, "2", "{}")
