@@ -26,8 +26,10 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa
 =======
 # The next are found in tests/, which served.py names.
 import serving_faults
+import serving_guesses
 import serving_links
 import serving_load
+import serving_memory
 import serving_soak
 from schema_cases import SchemaMaker
 from serving_swarm import Asked, ServingSwarm, complete, post, told
@@ -224,6 +226,8 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
 
 serving_load.add(claims)
 serving_links.add(claims)
+serving_guesses.add(claims)
+serving_memory.add(claims)
 serving_soak.add(claims)
 
 # --- structured output ---

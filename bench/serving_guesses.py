@@ -10,15 +10,30 @@ import sys
 
 import random_model
 from scipy.stats import chi2_contingency
-from served import model as served_model
-from served import one, swarm_of, work
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from served import TEXT, one, swarm_of, work
 from serving_swarm import ask, complete
 
 NUM_DRAWS, PER_REQUEST = 10000, 8  # Of more at once each has no guesses: a pass has room for 16.
-TOKENS = (400, 401, 402, 403)
+VOCAB_SIZE, TOKENS = 400, (300, 301, 302, 303)
 BODY = {"prompt": [a if side else b for a in TOKENS for b in TOKENS for side in (0, 1)], "max_tokens": 3, "temperature": 1, "logprobs": 0,
         "n": PER_REQUEST, "logit_bias": {str(token): 100 for token in TOKENS}}
 LEAST_EXPECTED = 10  # Draws; what is rarer counts together.
+
+
+def small_model():
+    """Its folder; with a large vocabulary most of the time would go to tokens that cannot be drawn."""
+    source, model = work / "small-tokenizer", work / "small"
+    source.mkdir()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=VOCAB_SIZE, special_tokens=["<|end|>"], show_progress=False,
+                                                              initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.save(str(source / "tokenizer.json"))
+    (source / "config.json").write_text(json.dumps({"vocab_size": VOCAB_SIZE, "eos_token_id": 0}))
+    random_model.write(model, source, 256, 512, 4)
+    return model
 
 
 def draws(url, first_seed):
@@ -54,8 +69,7 @@ def chance(found, others):
 
 @functools.cache
 def guesses():
-    model = work / "small"
-    random_model.write(model, served_model(), 256, 512, 4)
+    model = small_model()
     with swarm_of("guesses", ["0:2", "2:4"], of=model) as (_, url):
         found = draws(url, 0)
         made, right = counted(url, "drafted"), counted(url, "accepted")

@@ -39,14 +39,72 @@ std::vector<int64_t> allowed_ids(size_t vocab_size, const grammar::TokenMask* al
   return ids;
 }
 
-/// The likeliest of them first; equals by id.
-void keep_likeliest(std::span<const float> logits_V, int64_t top_k, std::vector<int64_t>& ids) {
-  const auto likelier = [&](int64_t a, int64_t b) {
-    return logits_V[a] != logits_V[b] ? logits_V[a] > logits_V[b] : a < b;
+/// Ids by their logits, the largest first, equals by id; sorted only as far as somebody looks: what
+/// is kept of a vocabulary is seldom much.
+class Likeliest {
+ public:
+  Likeliest(std::span<const float> logits_V, std::vector<int64_t> ids)
+      : logits_V_(logits_V), ids_(std::move(ids)) {}
+
+  int64_t operator[](size_t place) {
+    while (place >= num_sorted_) sort_more();
+    return ids_[place];
+  }
+
+ private:
+  static constexpr size_t kFirst = 32;
+  static constexpr size_t kGrowth = 8;
+
+  void sort_more() {
+    const auto at = [this](size_t place) {
+      return ids_.begin() + static_cast<std::ptrdiff_t>(place);
+    };
+    const auto likelier = [this](int64_t a, int64_t b) {
+      return logits_V_[a] != logits_V_[b] ? logits_V_[a] > logits_V_[b] : a < b;
+    };
+    const size_t end = std::min(std::max(kFirst, num_sorted_ * kGrowth), ids_.size());
+    std::nth_element(at(num_sorted_), at(end - 1), ids_.end(), likelier);
+    std::sort(at(num_sorted_), at(end), likelier);
+    num_sorted_ = end;
+  }
+
+  std::span<const float> logits_V_;
+  std::vector<int64_t> ids_;
+  size_t num_sorted_ = 0;
+};
+
+double weight_of(std::span<const float> logits_V, int64_t id, float largest, double temperature) {
+  return std::exp((static_cast<double>(logits_V[id]) - largest) / temperature);
+}
+
+/// The likeliest that the options leave of these, with their weights beside the likeliest's, whose
+/// logit is `largest`.
+std::vector<std::pair<int64_t, double>> kept_of(std::span<const float> logits_V,
+                                                const SamplerOptions& options,
+                                                std::vector<int64_t> ids, float largest) {
+  const auto weight = [&](int64_t id) {
+    return weight_of(logits_V, id, largest, options.temperature);
   };
-  const auto kept = top_k > 0 ? std::min<int64_t>(top_k, std::ssize(ids)) : std::ssize(ids);
-  std::ranges::partial_sort(ids, ids.begin() + kept, likelier);
-  ids.resize(static_cast<size_t>(kept));
+  const bool is_cut = options.top_k > 0 && options.top_k < std::ssize(ids);
+  const size_t most = is_cut ? static_cast<size_t>(options.top_k) : ids.size();
+  double total = 0;  // Of what top-k leaves.
+  if (options.top_p < 1 && !is_cut) {
+    for (const int64_t id : ids) total += weight(id);
+  }
+  Likeliest likeliest(logits_V, std::move(ids));
+  if (options.top_p < 1 && is_cut) {
+    for (size_t i = 0; i < most; ++i) total += weight(likeliest[i]);
+  }
+  std::vector<std::pair<int64_t, double>> kept;
+  double sum = 0;
+  while (kept.size() < most && (options.top_p == 1 || sum < options.top_p * total)) {
+    const int64_t id = likeliest[kept.size()];
+    const double its = weight(id);
+    if (its < options.min_p) break;
+    kept.emplace_back(id, its);
+    sum += its;
+  }
+  return kept;
 }
 
 }  // namespace
@@ -107,31 +165,28 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
   }
   std::vector<int64_t> ids = allowed_ids(logits_V.size(), allowed);
   ATOLL_CHECK(!ids.empty() && ids.back() < std::ssize(logits_V));
-  keep_likeliest(logits_V, options.temperature == 0 ? 1 : options.top_k, ids);
-  if (options.temperature == 0) return ids[0];
-  std::vector<double> weights;
-  weights.reserve(ids.size());
+  const auto largest_id = *std::ranges::max_element(
+      ids, [&](int64_t a, int64_t b) { return logits_V[a] < logits_V[b]; });
+  if (options.temperature == 0) return largest_id;
+  const float largest = logits_V[largest_id];
+  std::vector<std::pair<int64_t, double>> kept;
+  if (options.top_k > 0 || options.top_p < 1 || options.min_p > 0) {
+    kept = kept_of(logits_V, options, std::move(ids), largest);
+  } else {  // In the order of ids: sorting would be most of the work.
+    kept.reserve(ids.size());
+    for (const int64_t id : ids) {
+      kept.emplace_back(id, weight_of(logits_V, id, largest, options.temperature));
+    }
+  }
   double total = 0;
-  for (const int64_t id : ids) {
-    const double relative = static_cast<double>(logits_V[id]) - logits_V[ids[0]];
-    weights.push_back(std::exp(relative / options.temperature));
-    total += weights.back();
-  }
-  if (options.top_p < 1) {
-    double sum = 0;
-    size_t kept = 0;
-    while (kept < weights.size() && sum < options.top_p * total) sum += weights[kept++];
-    weights.resize(std::max<size_t>(kept, 1));
-  }
-  while (weights.back() < options.min_p * weights.front()) weights.pop_back();
-  total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (const auto& [id, weight] : kept) total += weight;
   static const uint64_t kStream = random_stream("sampler");
   double rest = total * random_uniform(options.seed, kStream, static_cast<uint64_t>(position));
-  for (size_t i = 0; i < weights.size(); ++i) {
-    rest -= weights[i];
-    if (rest < 0) return ids[i];
+  for (const auto& [id, weight] : kept) {
+    rest -= weight;
+    if (rest < 0) return id;
   }
-  return ids[weights.size() - 1];  // Rounding: the sum fell short by an ulp.
+  return kept.back().first;  // Rounding: the sum fell short by an ulp.
 }
 
 }  // namespace atl::decoding

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "atoll/base/error.h"
+#include "atoll/base/random.h"
 
 namespace atl::decoding {
 namespace {
@@ -106,6 +110,60 @@ TEST(SamplerTest, OnlyWhatAMaskAllowsIsDrawnWithItsShare) {
   EXPECT_NEAR(static_cast<double>(num_first) / 4000, 0.25, 0.03);
   EXPECT_EQ(sample(logits, {.temperature = 0}, 0, &mask), 2);
   EXPECT_EQ(sample(logits, {.top_k = 1}, 0, &mask), 2);
+}
+
+/// All of it sorted and summed; drawn in the order of ids where nothing is left out.
+int64_t sample_plainly(const std::vector<float>& logits, const SamplerOptions& options,
+                       int64_t position) {
+  std::vector<int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, [&](int64_t a, int64_t b) { return logits[a] > logits[b]; });
+  if (options.top_k > 0) ids.resize(std::min(ids.size(), static_cast<size_t>(options.top_k)));
+  const auto weight = [&, largest = logits[ids[0]]](int64_t id) {
+    return std::exp((static_cast<double>(logits[id]) - largest) / options.temperature);
+  };
+  const auto sum = [&] {
+    double total = 0;
+    for (const int64_t id : ids) total += weight(id);
+    return total;
+  };
+  const double enough = options.top_p * sum();
+  double reached = 0;
+  size_t kept = 0;
+  while (kept < ids.size() && (options.top_p == 1 || reached < enough)) {
+    reached += weight(ids[kept++]);
+  }
+  ids.resize(kept);
+  while (weight(ids.back()) < options.min_p) ids.pop_back();
+  const double total = sum();
+  if (ids.size() == logits.size()) std::ranges::sort(ids);
+  double rest = total * random_uniform(options.seed, random_stream("sampler"),
+                                       static_cast<uint64_t>(position));
+  for (const int64_t id : ids) {
+    rest -= weight(id);
+    if (rest < 0) return id;
+  }
+  return ids.back();
+}
+
+TEST(SamplerTest, OfALargeVocabularyTheSameIsDrawnAsIfAllOfItWereSorted) {
+  std::vector<float> logits(3000);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = std::round(static_cast<float>(20 * random_normal(1, 2, i))) / 10;  // Many equals.
+  }
+  std::set<int64_t> found;
+  for (const SamplerOptions& options :
+       {SamplerOptions{}, SamplerOptions{.temperature = 3}, SamplerOptions{.temperature = 0.3},
+        SamplerOptions{.top_k = 40}, SamplerOptions{.top_k = 500, .top_p = 0.9},
+        SamplerOptions{.top_p = 0.95}, SamplerOptions{.min_p = 0.05},
+        SamplerOptions{.temperature = 2, .top_k = 2999, .top_p = 0.99, .min_p = 0.01}}) {
+    for (int position = 0; position < 60; ++position) {
+      const int64_t id = sample(logits, options, position);
+      ASSERT_EQ(id, sample_plainly(logits, options, position));
+      found.insert(id);
+    }
+  }
+  EXPECT_GT(found.size(), 150U);
 }
 
 TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {
