@@ -25,8 +25,10 @@ from schema_cases import SchemaMaker  # noqa: E402
 from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa: E402
 =======
 # The next are found in tests/, which served.py names.
+import serving_clients
 import serving_faults
 import serving_guesses
+import serving_harness
 import serving_links
 import serving_load
 import serving_memory
@@ -224,6 +226,8 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
     claims.measured(f"3 servers on this machine, {what}: share of one process's" + (" gain" if index == 1 else " rate"),
                     lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
 
+serving_clients.add(claims)
+serving_harness.add(claims)
 serving_load.add(claims)
 serving_links.add(claims)
 serving_guesses.add(claims)

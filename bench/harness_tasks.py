@@ -49,7 +49,7 @@ def load(data, path):
 def main():
     model, data, limit, threads, batches, out, *url = sys.argv[1:]
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1",
-                   "LMEVAL_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": threads}
+                   "LMEVAL_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
     import datasets
     import lm_eval
     import torch

@@ -12,6 +12,7 @@ from served import TEXT, model, one, swarm_of
 from serving_swarm import Asked, complete, told
 
 NUM_SERVERS, NUM_CLIENTS, EVERY_S, COORDINATOR_AWAY_S = 4, 8, 20, 3
+MINUTES = (3, 30)  # The first is measured, the second stored.
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer"}}, "required": ["name", "size"],
           "additionalProperties": False}
 
@@ -138,7 +139,7 @@ def layers_gib(share):
 
 
 def add(claims):
-    for minutes in (3, 30):
+    for minutes in MINUTES:
         what = f"{minutes} minutes, a server killed or added each {EVERY_S} s, the coordinator twice"
         for key, claim, figure, target in (
                 ("failed", f"{what}: requests that failed", lambda r: r["failed"], 0),
