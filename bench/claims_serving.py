@@ -26,6 +26,7 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa
 =======
 # The next are found in tests/, which served.py names.
 import serving_clients
+import serving_exact
 import serving_faults
 import serving_guesses
 import serving_harness
@@ -79,9 +80,19 @@ def num_others_on_avx2():
     return sum(a != b for a, b in zip(found, wanted(2, 8)))
 
 
+def num_others_of_two():
+    """Two gateways of one swarm, each asked all at once."""
+    with swarm_of("two", spans(2)) as (swarm, url), concurrent.futures.ThreadPoolExecutor(32) as pool:
+        urls = [url, swarm.gateway("g2")]
+        swarm.wait_whole(urls[1])
+        found = list(pool.map(lambda number: told(complete(urls[number % 2], **BODIES[number // 2])), range(32)))
+    return sum(a != wanted()[number // 2] for number, a in enumerate(found))
+
+
 for count in (2, 3, 5):
     claims.measured(f"{count} servers: answers of 4 alone and 16 at once with other bits than one's", functools.partial(num_others, count),
                     lambda n: n == 0, "0", "{}")
+claims.measured("two gateways at once, 16 answers each: with other bits", num_others_of_two, lambda n: n == 0, "0", "{}")
 claims.measured("3 servers, one of them with AVX2 alone: the same, of 2", num_others_on_avx2, lambda n: n == 0, "0", "{}")
 
 # --- servers that are lost ---
@@ -226,6 +237,7 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
     claims.measured(f"3 servers on this machine, {what}: share of one process's" + (" gain" if index == 1 else " rate"),
                     lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
 
+serving_exact.add(claims)
 serving_clients.add(claims)
 serving_harness.add(claims)
 serving_load.add(claims)
