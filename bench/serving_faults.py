@@ -10,6 +10,7 @@ from serving_swarm import Asked, complete, post
 NAMES = ("s0", "s1", "s2", "s3", "s4", "s5")  # Two for each part of the layers.
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 24}, "tags": {"type": "array", "minItems": 4, "items": {
     "type": "string", "minLength": 3, "maxLength": 12}, "maxItems": 8}}, "required": ["name", "tags"], "additionalProperties": False}
+SIGNALS = {"hang": signal.SIGSTOP, "leave": signal.SIGTERM}
 NO_END = {"0": -100, "2": -100}  # Nobody is killed after the last token.
 
 
@@ -39,8 +40,8 @@ def break_chain(swarm, asked, kind, draw, reading_s):
     names = [used(swarm, part) for part in parts]
     if not asked.is_under_way():
         raise RuntimeError("the answer was there before a server was lost")
-    if kind == "hang":
-        swarm.send(names[0], signal.SIGSTOP)
+    if kind in SIGNALS:
+        swarm.send(names[0], SIGNALS[kind])
     else:
         swarm.kill(*names)
     return names, len(asked.times)
@@ -69,9 +70,32 @@ def measure(swarm_of, one, spans, kind, times):
                 if kind == "hang":
                     swarm.send(name, signal.SIGCONT)
                 else:
+                    swarm.processes[name].wait()
                     swarm.serve(name, swarm.spans[name])
             complete(url, prompt="a", max_tokens=1)
             time.sleep(1)  # Until the gateway knows of them.
+    return result
+
+
+def measure_moves(swarm_of, one, spans, times):
+    """Both servers of the second half are killed, and the coordinator has one of the two others move there, perhaps the one that is in use."""
+    result = {"others": 0, "errors": [], "delays": []}
+    first, second = spans
+    with one("moves-one") as alone:
+        for number in range(times):
+            body = body_of("moves", number, post(alone, "/tokenize", {"prompt": __doc__ * 20})["tokens"])
+            wanted = Asked(alone, **body).told()
+            with swarm_of(f"moves-{number}", [second, second, None, None]) as (swarm, url):
+                asked = Asked(url, **body)
+                asked.wait_pieces(5 + number)
+                swarm.kill("s0", "s1")
+                num_pieces = len(asked.times)
+                try:
+                    result["others"] += asked.told() != wanted
+                except AssertionError as error:
+                    result["others"] += 1
+                    result["errors"].append(str(error))
+                result["delays"].append(round(pause(asked, num_pieces), 3))
     return result
 
 
