@@ -16,6 +16,19 @@ import jsonschema
 from claims import ATOLL, ROOT, Claims, run
 from served import PROMPT, TEXT, THREADS, model, one, spans, swarm_of, work
 
+# The next are found in tests/, which served.py names.
+import serving_clients
+import serving_exact
+import serving_faults
+import serving_guesses
+import serving_harness
+import serving_liars
+import serving_links
+import serving_load
+import serving_memory
+import serving_soak
+from schema_cases import SchemaMaker
+from serving_swarm import Asked, ServingSwarm, complete, post, told
 
 claims = Claims("serving")
 
