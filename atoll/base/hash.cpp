@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
@@ -42,13 +43,14 @@ Digest Sha256::finish() {
 Digest sha256(std::span<const std::byte> bytes) { return Sha256().update(bytes).finish(); }
 
 Digest tree_digest(std::span<const std::byte> bytes) {
-  constexpr size_t kChunkBytes = size_t{1} << 20;
-  Sha256 root;
-  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
-    root.update(sha256(bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin))));
+  std::vector<Digest> chunks;
+  for (size_t begin = 0; begin < bytes.size(); begin += kTreeChunkBytes) {
+    chunks.push_back(sha256(bytes.subspan(begin, std::min(kTreeChunkBytes, bytes.size() - begin))));
   }
-  return root.finish();
+  return tree_digest(chunks);
 }
+
+Digest tree_digest(std::span<const Digest> chunks) { return sha256(std::as_bytes(chunks)); }
 
 std::string hex(const Digest& digest) {
   std::string text;

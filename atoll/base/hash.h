@@ -30,9 +30,12 @@ class Sha256 {
 
 Digest sha256(std::span<const std::byte> bytes);
 
-/// SHA-256 over the SHA-256 of each 1 MiB chunk (the last may be shorter): the digest that members
+/// SHA-256 over the SHA-256 of each chunk (the last may be shorter): the digest that members
 /// compare before a commit. Chunks can be hashed in parallel and checked one by one.
 Digest tree_digest(std::span<const std::byte> bytes);
+constexpr size_t kTreeChunkBytes = size_t{1} << 20;
+/// The same, of the SHA-256 of each chunk.
+Digest tree_digest(std::span<const Digest> chunks);
 
 /// 64 hexadecimal digits.
 std::string hex(const Digest& digest);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "atoll/chain/lease.h"
+
 namespace atl::chain {
 namespace {
 
@@ -377,6 +379,15 @@ void Conductor::cut_link(Key key, Session& session, Time now) {
 std::string Conductor::reason_of(const Session& session, Time now) const {
   if (session.lacks_memory) {
     return "the servers have no room for more keys and values: ask for less, or later";
+  }
+  if (servers_.empty() && !other_types_.empty()) {
+    const auto text = [](const std::string& type) {
+      return type.empty() ? "as its files have it" : "in " + type;
+    };
+    return fmt::format(
+        "the servers of this model compute {}, and this gateway is for it {}: say "
+        "--dtype to one of them",
+        text(*other_types_.begin()), text(type_of(options_.digest)));
   }
   if (servers_.empty()) {
     return "no server of this model is known: are they of the same weights, and is the coordinator "

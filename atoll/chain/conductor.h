@@ -25,6 +25,7 @@ namespace atl::chain {
 struct ConductorOptions {
   uint64_t gateway = 0;  // Random.
   int32_t num_layers = 0;
+  std::string digest;          // Of the model: servers of others are passed over.
   int64_t chunk_tokens = 256;  // Of a text that is read, in one message.
   int64_t max_sessions = 64;   // With a chain at once; more wait.
   /// How long a session that has lost its chain, or gets no further, is kept up, and one that never
@@ -225,6 +226,7 @@ class Conductor {
 
   const ConductorOptions options_;
   std::map<std::string, Server> servers_;  // By address.
+  std::set<std::string> other_types_;      // In which servers of these files compute.
   Sessions sessions_;
   std::map<uint64_t, Key> keys_;  // Of session numbers.
   uint64_t last_number_ = 0;

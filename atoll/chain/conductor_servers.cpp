@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "atoll/chain/conductor.h"
+#include "atoll/chain/lease.h"
 
 namespace atl::chain {
 namespace {
@@ -73,8 +74,11 @@ void Conductor::call(const std::string& address, Server& server) {
 
 void Conductor::servers(const std::vector<Lease>& leases, Time now) {
   for (auto& [address, server] : servers_) server.is_listed = false;
+  other_types_.clear();
   for (const Lease& lease : leases) {
-    if (lease.num_layers != options_.num_layers || liars_.contains(lease.name)) continue;
+    if (lease.digest != options_.digest) other_types_.insert(type_of(lease.digest));
+    if (lease.digest != options_.digest || lease.num_layers != options_.num_layers) continue;
+    if (liars_.contains(lease.name)) continue;
     if (lease.state != LeaseState::kServing && lease.state != LeaseState::kDraining) continue;
     Server& server = servers_[lease.address];
     const Span layers = server.is_ready ? server.lease.layers : lease.layers;

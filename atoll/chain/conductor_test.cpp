@@ -79,6 +79,16 @@ TEST(Conductor, LayersThatNobodyHasAreNamed) {
   EXPECT_EQ(world.conductor().num_sessions(), 0);
 }
 
+TEST(Conductor, ServersOfAnotherTypeAreNoneOfItsModel) {
+  SimulatedChain world(3, {.digest = "d+int8"});
+  world.add_server("a", {0, 12});
+  world.ask(1, prompt_of(1, 4), 8);
+  world.run_for(milliseconds(5000));
+  EXPECT_EQ(world.refused().at(1),
+            "the servers of this model compute as its files have it, and this gateway is for it in "
+            "int8: say --dtype to one of them");
+}
+
 TEST(Conductor, SessionsThatFitOnlyOneByOneAllEnd) {
   SimulatedChain world(4);
   world.add_server("a", {0, 12});

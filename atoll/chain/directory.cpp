@@ -40,7 +40,7 @@ Directory::Actions Directory::received(Connection connection, const Message& mes
       refuse(connection, "a digest too long", now);
       return take();
     }
-    caller.watches = watch->digest;
+    caller.watches = files_of(watch->digest);
     if (has_begun(now)) {
       tell(connection, caller);
     } else {
@@ -302,7 +302,7 @@ void Directory::look_at(Model& model, const Seats& seats) {
 // ---- Watchers.
 
 void Directory::changed(const std::string& digest, bool at_once, Time now) {
-  changed_.insert(digest);
+  changed_.insert(files_of(digest));
   const Time earliest = std::max(begun_ + kHearing, told_at_ + (at_once ? kTogether : kTelling));
   tell_at_ = std::min(tell_at_, std::max(now, earliest));
   next_look_ = std::min(next_look_, now + kLooking);
@@ -322,7 +322,8 @@ void Directory::tell(Connection connection, const Caller& caller) {
   Servers servers;
   for (const auto& [name, server] : servers_) {
     const Lease& lease = server.seat.lease;
-    if (caller.watches->empty() || *caller.watches == lease.digest) servers.leases.push_back(lease);
+    if (caller.watches->empty() || *caller.watches == files_of(lease.digest))
+      servers.leases.push_back(lease);
   }
   actions_.emplace_back(Send{connection, std::move(servers)});
 }

@@ -71,7 +71,7 @@ class Directory {
   struct Caller {
     std::optional<identity::PeerId> peer;
     Time heard{};
-    std::optional<std::string> watches;          // A digest; empty: all models.
+    std::optional<std::string> watches;          // files_of() a digest; empty: all models.
     std::string server;                          // Whose lease it offers; empty: none so far.
     std::map<std::string, std::string> reports;  // Of liars, by name: why.
   };
@@ -113,7 +113,7 @@ class Directory {
   std::map<Connection, Caller> callers_;
   std::map<std::string, Server> servers_;  // By name.
   std::map<std::string, Model> models_;    // By digest.
-  std::set<std::string> changed_;          // Digests.
+  std::set<std::string> changed_;          // files_of() digests.
   Time tell_at_ = Time::max();
   Time told_at_{};
   Time next_look_{};  // At leases, newcomers and so on.

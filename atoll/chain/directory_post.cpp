@@ -1,6 +1,7 @@
 #include "atoll/chain/directory_post.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -118,6 +119,13 @@ void DirectoryPost::set_lease(Lease lease, Time now) {
 void DirectoryPost::report(const std::string& server, const std::string& reason) {
   reports_.push_back({.server = server, .reason = reason});
   if (is_connected_) say(reports_.back());
+}
+
+std::vector<Lease> DirectoryPost::servers_of(const std::string& digest) const {
+  std::vector<Lease> servers;
+  std::ranges::copy_if(servers_, std::back_inserter(servers),
+                       [&](const Lease& lease) { return lease.digest == digest; });
+  return servers;
 }
 
 std::optional<Span> DirectoryPost::take_place() { return std::exchange(place_, std::nullopt); }

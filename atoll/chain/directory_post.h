@@ -20,7 +20,7 @@ struct DirectoryPostOptions {
   std::string coordinator;   // HOST:PORT
   std::string authority;     // The fingerprint of the run's, as a member of which it calls.
   EventSink tell;            // Of events.h. May be empty.
-  std::string watch_digest;  // Whose servers are heard of; empty: of all models.
+  std::string watch_digest;  // Whose servers are heard of, in any type; empty: of all models.
   bool watches = false;      // Else it hears of no servers.
 };
 
@@ -55,6 +55,8 @@ class DirectoryPost {
 
   /// By name, of the model that is watched. Empty until the first were heard.
   const std::vector<Lease>& servers() const { return servers_; }
+  /// Those of them that compute in this type as well: others are another model.
+  std::vector<Lease> servers_of(const std::string& digest) const;
   /// Rises with each list that was heard; 0: none was.
   uint64_t servers_version() const { return servers_version_; }
   bool is_connected() const { return is_connected_; }

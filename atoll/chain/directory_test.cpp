@@ -155,6 +155,20 @@ TEST_F(DirectoryTest, WatchersHearAtOnceWhatMattersForRoutesAndElseOnceASecond) 
   EXPECT_THAT(lists[8], ElementsAre(IsEmpty()));
 }
 
+TEST_F(DirectoryTest, WatchersHearOfTheirModelInAnyTypeAndTypesAreModelsOfTheirOwn) {
+  wait(seconds(4));
+  watch(8, "another");
+  watch(9, "d+int4");
+  Lease int8 = lease("a");
+  int8.digest = "d+int8";
+  offer(1, int8);
+  offer(2, lease("b"));
+  wait(seconds(4));
+  EXPECT_THAT(lists[9].back(), SizeIs(2));
+  EXPECT_THAT(lists[8], ElementsAre(IsEmpty()));
+  EXPECT_EQ(places[1], places[2]) << "none fills the other's gaps";
+}
+
 TEST_F(DirectoryTest, ChangesThatComeTogetherAreToldTogether) {
   wait(seconds(4));
   watch(9);

@@ -36,6 +36,13 @@ bool is_link(const Link& link) {
 
 std::span<const std::string_view> names_of(LeaseState) { return kStates; }
 
+std::string files_of(const std::string& digest) { return digest.substr(0, digest.find('+')); }
+
+std::string type_of(const std::string& digest) {
+  const size_t plus = digest.find('+');
+  return plus == std::string::npos ? std::string() : digest.substr(plus + 1);
+}
+
 std::string text_of(const Span& layers) {
   if (layers.size() == 1) return fmt::format("layer {}", layers.begin);
   return fmt::format("layers {} to {}", layers.begin, layers.end - 1);

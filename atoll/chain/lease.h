@@ -18,6 +18,13 @@ constexpr int32_t kMostLayers = 4096;  // Of a model.
 constexpr size_t kMostLinks = 16;      // That one server tells of.
 constexpr size_t kMaxDigest = 128;     // Bytes.
 
+/// A digest names the model's files and, behind a '+', in what type its layers compute where that
+/// is another one (weights/served_type.h): "ab12...", "ab12...+int8". Servers of the same files can
+/// have them from each other, but those of two types are of two models.
+std::string files_of(const std::string& digest);
+/// "int8"; empty: as stored.
+std::string type_of(const std::string& digest);
+
 /// What is wrong with a lease that a stranger offers ("layers 4 to 90 of 32"); empty if nothing.
 std::string fault_of(const Lease& lease);
 

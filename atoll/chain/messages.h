@@ -155,6 +155,26 @@ struct Pong {
   uint32_t pass_ms = 0;     // For which the pass under way lasts; 0: none is.
 };
 
+// ---- Between servers, one of which lacks files of the model. Neither has to greet.
+
+/// A part of a model is a layer, or (behind them) what is in none (weights/model_manifest.h).
+constexpr int32_t kManifestPart = -1;
+constexpr int64_t kHashesPiece = -1;
+
+/// Send me a piece of a part.
+struct Want {
+  std::string model;  // files_of() its digest.
+  int32_t part = 0;   // Or kManifestPart.
+  int64_t piece = 0;  // Or kHashesPiece: SHA-256 of each of its pieces.
+};
+/// The answer.
+struct Piece {
+  std::string model;
+  int32_t part = 0;
+  int64_t piece = 0;
+  Bytes bytes;  // Empty: it is not here.
+};
+
 // ---- With the coordinator.
 
 enum class LeaseState : uint8_t {
@@ -204,7 +224,7 @@ struct Place {
 };
 /// From a gateway, or a server that looks for neighbours: tell me who serves this model.
 struct Watch {
-  std::string digest;  // Empty: all models.
+  std::string digest;  // In whatever type its layers compute; empty: all models.
 };
 /// From a gateway: that server does not compute what its model says. It holds until the gateway
 /// hangs up.
@@ -218,6 +238,7 @@ struct Servers {
 };
 
 using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
-                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report>;
+                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report,
+                             Want, Piece>;
 
 }  // namespace atl::chain

@@ -46,6 +46,8 @@ void visit(auto& io, Is<Fingerprint> auto& m) { io(m.seed, m.value); }
 void visit(auto& io, Is<Testify> auto& m) { io(m.session, m.audit, m.end); }
 void visit(auto& io, Is<Testimony> auto& m) { io(m.session, m.audit, m.received, m.made); }
 void visit(auto& io, Is<Report> auto& m) { io(m.server, m.reason); }
+void visit(auto& io, Is<Want> auto& m) { io(m.model, m.part, m.piece); }
+void visit(auto& io, Is<Piece> auto& m) { io(m.model, m.part, m.piece, m.bytes); }
 
 namespace {
 
@@ -54,7 +56,7 @@ constexpr swarm::FrameKind kFrame{
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Greet", "Greeted", "Refused", "Work",  "Output",  "Reroute", "Forget",    "Trouble", "Ping",
-    "Pong",  "Offer",   "Place",   "Watch", "Servers", "Testify", "Testimony", "Report"};
+    "Pong",  "Offer",   "Place",   "Watch", "Servers", "Testify", "Testimony", "Report", "Want", "Piece"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;

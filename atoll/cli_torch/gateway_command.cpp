@@ -14,11 +14,10 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli_torch/api_arguments.h"
+#include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/serve/chain_generator.h"
-#include "atoll/weights/hf_folder.h"
-#include "atoll/weights/model_digest.h"
 
 namespace atl::cli {
 namespace {
@@ -55,7 +54,9 @@ void answer(const GatewayArguments& arguments) {
   const LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
   const weights::ModelConfig& config = loaded.model.config();
   const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
-  const std::string digest = weights::model_digest(config, *files);
+  const std::string digest =
+      weights::digest_as_served(read_parts(config, files, clock).digest(), config, files->tensors(),
+                                type_of(arguments.model));
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
   chain::DirectoryPostOptions post = place.post_options();
   post.watch_digest = digest;

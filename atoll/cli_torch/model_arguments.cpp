@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/cli/whole_number.h"
@@ -25,8 +27,19 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--device", arguments.device, "cpu, cuda, cuda:1, ... (default: cpu)");
   command.add_option("--threads", arguments.threads, "CPU threads (default: all cores)")
       ->check(whole_number<int64_t>(1, 4096));
+  const auto types = weights::names_of(weights::ServedType());
+  command
+      .add_option("--dtype", arguments.dtype,
+                  "of the layers' matrices: auto (as stored), bf16, int8, int4: less memory, and "
+                  "less to read for a token, for a little quality")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(types.begin(), types.end())));
   command.add_flag("--strict", arguments.strict,
                    "refuse weights that are not finite (default: a warning)");
+}
+
+weights::ServedType type_of(const ModelArguments& arguments) {
+  return weights::served_type(arguments.dtype).value();
 }
 
 void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
@@ -70,9 +83,22 @@ LoadedModel load_model(const ModelArguments& arguments) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const at::Device device = model::usable_device(arguments.device, "--device");
   const std::filesystem::path folder = weights::resolve_model(arguments.model);
-  LoadedModel loaded = with_tokenizer(arguments, folder, model::load_model(folder, device));
-  report_not_finite(loaded.model, folder, arguments.strict);
-  return loaded;
+  const weights::ServedType type = type_of(arguments);
+  if (type == weights::ServedType::kAuto) {
+    LoadedModel loaded = with_tokenizer(arguments, folder, model::load_model(folder, device));
+    report_not_finite(loaded.model, folder, arguments.strict);
+    return loaded;
+  }
+  if (!device.is_cpu()) {
+    throw UsageError("--dtype: with --device the weights are fp32; others are for the CPU as yet");
+  }
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  auto files = std::make_shared<const weights::ModelFiles>(folder, config);
+  // Of the weights as stored: in blocks they may look well.
+  report_not_finite(model::Model(config, files, model::LayerRange{}), folder, arguments.strict);
+  files = weights::as_served(config, std::move(files), type, 0, config.num_layers,
+                             at::get_num_threads());
+  return with_tokenizer(arguments, folder, model::Model(config, std::move(files)));
 }
 
 LoadedModel load_model(const ModelArguments& arguments, model::LayerRange layers) {

@@ -9,6 +9,7 @@
 #include "atoll/model/model.h"
 #include "atoll/tokenizer/tokenizer.h"
 #include "atoll/weights/hf_config.h"
+#include "atoll/weights/served_type.h"
 
 namespace CLI {
 class App;
@@ -21,10 +22,11 @@ struct ModelArguments {
   std::string tokenizer;  // Empty: the model's.
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores.
+  std::string dtype = "auto";
   bool strict = false;  // Weights that are not finite are refused.
 };
 
-/// MODEL, --tokenizer, --device, --threads, --strict.
+/// MODEL, --tokenizer, --device, --threads, --dtype, --strict.
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
 
 struct LoadedModel {
@@ -33,6 +35,9 @@ struct LoadedModel {
   model::Model model;
   tokenizer::Tokenizer tokenizer;
 };
+
+/// In what type its layers compute.
+weights::ServedType type_of(const ModelArguments& arguments);
 
 /// What the tokenizer is loaded from, beside which chat templates lie.
 std::filesystem::path tokenizer_place(const ModelArguments& arguments, const LoadedModel& loaded);

@@ -22,13 +22,13 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli_torch/api_arguments.h"
+#include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/net/address.h"
+#include "atoll/run/link_rate.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
-#include "atoll/weights/hf_folder.h"
-#include "atoll/weights/model_digest.h"
 
 namespace atl::cli {
 namespace {
@@ -45,6 +45,8 @@ struct ServeArguments {
   SwarmArguments swarm;
   std::string blocks;
   std::string advertise;
+  std::string model_cache;
+  std::string upload_rate;
   bool listens = false;   // Its user says where.
   double kv_gib = 0;      // 0: a tenth of the memory, 2 at most.
   double memory_gib = 0;  // 0: most of the machine's.
@@ -132,23 +134,28 @@ std::optional<chain::Span> named_layers(const std::string& text, int64_t num_lay
 }
 
 /// The bytes of the largest layer.
-double layer_bytes(const weights::ModelConfig& config, const weights::ModelFiles& files) {
-  std::vector<double> bytes(static_cast<size_t>(config.num_layers));
-  const auto specs = weights::parameter_specs(config);
+double layer_bytes(const LayerSource& source) {
+  auto layers = weights::tensors_by_part(source.config);
+  layers.pop_back();  // What is in none.
+  const std::vector<weights::ParameterSpec> specs = weights::parameter_specs(source.config);
+  std::vector<weights::StoredTensor> served;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].layer < 0) continue;
-    bytes[static_cast<size_t>(specs[i].layer)] +=
-        static_cast<double>(files.tensors().at(i).bytes.size());
+    served.push_back(weights::as_served(source.tensors[i], specs[i], source.type));
   }
-  return *std::ranges::max_element(bytes);
+  uint64_t most = 0;
+  for (const std::vector<size_t>& layer : layers) {
+    most = std::max(most, weights::part_bytes(served, layer));
+  }
+  return static_cast<double>(most);
 }
 
 /// How many layers fit into this machine's memory. Throws InputError where it is none, or fewer
 /// than its user has named.
-int32_t fitting_layers(const ServeArguments& arguments, const weights::ModelConfig& config,
-                       const weights::ModelFiles& files, const std::optional<chain::Span>& named) {
+int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& source,
+                       const std::optional<chain::Span>& named) {
+  const weights::ModelConfig& config = source.config;
   const double memory = memory_bytes(arguments);
-  const double each = layer_bytes(config, files);
+  const double each = layer_bytes(source);
   const auto kv = static_cast<double>(kv_bytes(arguments));
   // A page of keys and values is there for all of a server's layers.
   const double page = 2.0 * sizeof(float) * model::KvPool::kPagePositions *
@@ -172,13 +179,19 @@ void serve_layers(const ServeArguments& arguments) {
     throw UsageError("--device: layers are served on the CPU as yet");
   }
   if (arguments.model.threads > 0) at::set_num_threads(static_cast<int>(arguments.model.threads));
-  const std::filesystem::path folder = weights::resolve_model(arguments.model.model);
-  const weights::ModelConfig config = weights::load_hf_config(folder).config;
-  const auto files = std::make_shared<const weights::ModelFiles>(folder, config);
-  const auto named = named_layers(arguments.blocks, config.num_layers);
-  const int32_t max_layers = fitting_layers(arguments, config, *files, named);
   const SystemClock clock;
+  const auto stops = [] { return num_interrupts() > 0; };
   const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
+  std::optional<LayerSource> source;
+  if (is_no_file(arguments.model.model)) {
+    source = layers_of_swarm(arguments.model, arguments.model_cache, place, clock, stops);
+    if (!source) return;
+  } else {
+    source = layers_of_files(arguments.model, clock);
+  }
+  const weights::ModelConfig& config = source->config;
+  const auto named = named_layers(arguments.blocks, config.num_layers);
+  const int32_t max_layers = fitting_layers(arguments, *source, named);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = place.make_transport([&](net::Event event) {
     const auto* received = std::get_if<net::Received>(&event);
@@ -195,24 +208,30 @@ void serve_layers(const ServeArguments& arguments) {
       {.post = place.post_options(),
        .lease = {.name = place.name(),
                  .address = address,
-                 .model =
-                     arguments.api.name.empty() ? usual_name(arguments.model) : arguments.api.name,
-                 .digest = weights::model_digest(config, *files),
+                 .model = arguments.api.name.empty() ? source->name : arguments.api.name,
+                 .digest = source->digest,
                  .num_layers = static_cast<int32_t>(config.num_layers),
                  .max_layers = max_layers,
                  .is_fixed = named.has_value(),
                  .layers = named.value_or(chain::Span{}),
                  .links = {}},
        .engine = {.kv_bytes = kv_bytes(arguments)},
-       .load =
-           [&](model::LayerRange layers) {
-             return std::make_unique<model::Model>(config, files, layers);
-           },
+       .load = [&](model::LayerRange layers,
+                   const LayerSource::Stops& ends) -> std::unique_ptr<model::Model> {
+         auto files = source->files(static_cast<int32_t>(layers.begin),
+                                    static_cast<int32_t>(layers.end), ends);
+         if (files == nullptr) return nullptr;
+         return std::make_unique<model::Model>(config, std::move(files), layers);
+       },
+       .lending = {.read = source->lend,
+                   .bits_per_second = arguments.upload_rate.empty()
+                                          ? 0
+                                          : run::parse_link_rate(arguments.upload_rate)},
        .log = print_note},
       *transport, inbox, clock);
   fmt::print("'{}' serves at {}\n", place.name(), address);
   flush_standard_output();
-  server.run([] { return num_interrupts() > 0; });
+  server.run(stops);
 }
 
 void serve_model(const ServeArguments& arguments) {
@@ -221,6 +240,9 @@ void serve_model(const ServeArguments& arguments) {
     throw UsageError(
         "say --gateway to answer requests with all of the model here, or --join to serve some of "
         "its layers to a swarm, for which `atoll gateway` answers");
+  }
+  if (!joins && arguments.model.model.empty()) {
+    throw UsageError("name a model: a folder, a GGUF file or a run directory");
   }
   watch_interrupts();
   if (joins) {
@@ -237,6 +259,9 @@ void add_serve_command(CLI::App& app) {
       app.add_subcommand("serve", "Serve a model behind OpenAI's API, or some of its layers");
   auto arguments = std::make_shared<ServeArguments>();
   add_model_arguments(*command, arguments->model);
+  command->get_option("model")->required(false)->description(
+      "a Hugging Face model folder, a GGUF file, or a run directory (its newest checkpoint); "
+      "with --join also the name of a model that others serve, or nothing: the one they do");
   command->add_flag("--gateway", arguments->gateway, "answer requests, all of the model here");
   add_swarm_arguments(*command, arguments->swarm, identity::Role::kServer);
   command->add_option("--blocks", arguments->blocks,
@@ -244,6 +269,12 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--advertise", arguments->advertise,
                       "HOST:PORT where others of the swarm reach this server (default: where it "
                       "listens)");
+  command->add_option("--model-cache", arguments->model_cache,
+                      "the folder for layers that come from other servers (default: "
+                      "~/.cache/atoll/models)");
+  command->add_option("--upload-rate", arguments->upload_rate,
+                      "how fast layers are sent to servers without files, such as 20mbit (default: "
+                      "200mbit while texts are read here, else any)");
   command
       ->add_option("--memory-gib", arguments->memory_gib,
                    "memory that may be used, in GiB: how many layers fit, or whether all of the "
@@ -257,10 +288,11 @@ void add_serve_command(CLI::App& app) {
   command->footer(kFooter);
   command->callback([command, arguments] {
     // What is for the other way to serve is no silent wish.
-    const auto others =
-        arguments->gateway ? std::vector{"--blocks", "--advertise", "--peer-name"}
-                           : std::vector{"--tokenizer",   "--strict",      "--template",   "--keys",
-                                         "--certificate", "--private-key", "--max-running"};
+    const auto others = arguments->gateway
+                            ? std::vector{"--blocks", "--advertise", "--peer-name", "--model-cache",
+                                          "--upload-rate"}
+                            : std::vector{"--tokenizer", "--strict",      "--template",
+                                          "--keys",      "--certificate", "--private-key", "--max-running"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,

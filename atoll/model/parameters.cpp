@@ -121,6 +121,7 @@ Weight Parameters::joined(Specs specs) const {
   }
   Weight weight = files_ == nullptr ? flat(specs) : Weight{};
   if (trains() || !device().is_cpu()) return weight;
+  if (stored(first).bytes.empty()) return {};  // Of a part of the model that is not here.
   if (first.shape.size() == 1) {
     if (files_ != nullptr) weight.value = widened(specs);
     return weight;

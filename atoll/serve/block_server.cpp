@@ -8,6 +8,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/name.h"
+#include "atoll/chain/lease.h"
 #include "atoll/chain/wire.h"
 #include "atoll/swarm/version.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
-constexpr size_t kMostLinks = 16;  // That a lease has.
 constexpr size_t kMaxOrdersBytes = size_t{256} << 20;
 constexpr double kPassSeconds = 0.5;
 constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
@@ -64,7 +64,8 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       clock_(clock),
       lines_(transport, options_.post.authority),
       post_(watching(options_.post, options_.lease.digest), transport),
-      lease_(options_.lease) {}
+      lease_(options_.lease),
+      lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {}
 
 BlockServer::~BlockServer() { leave(""); }
 
@@ -142,7 +143,7 @@ void BlockServer::hear_pong(net::ConnectionId line) {
   const auto ms = std::chrono::duration<float, std::milli>(clock_.now() - sent).count();
   auto link = std::ranges::find(lease_.links, address, &chain::Link::address);
   if (link == lease_.links.end()) {
-    if (lease_.links.size() >= kMostLinks) lease_.links.erase(lease_.links.begin());
+    if (lease_.links.size() >= chain::kMostLinks) lease_.links.erase(lease_.links.begin());
     lease_.links.push_back({.address = address, .round_trip_ms = ms});
   } else {
     // Pings wait behind rows: the least is the line's, as long as that is so.
@@ -156,7 +157,7 @@ void BlockServer::learn_servers() {
   servers_version_ = post_.servers_version();
   const MutexLock lock(mutex_);
   known_.clear();
-  for (const chain::Lease& lease : post_.servers()) known_.insert(lease.address);
+  for (const chain::Lease& lease : post_.servers_of(lease_.digest)) known_.insert(lease.address);
 }
 
 void BlockServer::offer(Time now) {
@@ -195,7 +196,9 @@ void BlockServer::take_place(chain::Span layers) {
     leave("it is to serve other layers");
   }
   // Who is connected knows of other layers: all greet anew.
-  for (const auto& [line, caller] : callers_) lines_.close(line);
+  for (const auto& [line, caller] : callers_) {
+    if (caller.has_greeted) lines_.close(line);
+  }
   lease_.layers = layers;
   lease_.state = chain::LeaseState::kLoading;
   offer(clock_.now());
@@ -239,7 +242,9 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   if (message.protocol != chain::kProtocol) {
     refusal = fmt::format("protocol {} is spoken here, not {}", chain::kProtocol, message.protocol);
   } else if (message.model != lease_.digest) {
-    refusal = fmt::format("'{}' is served here, which is another model", lease_.model);
+    const std::string type = chain::type_of(lease_.digest);
+    refusal = fmt::format("'{}' {} is served here, which is another model", lease_.model,
+                          type.empty() ? "as stored" : "in " + type);
   } else if (caller.peer &&
              caller.peer->role !=
                  (message.gateway == 0 ? identity::Role::kServer : identity::Role::kGateway)) {
@@ -264,10 +269,21 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   lines_.send(line, chain::Greeted{lease_.layers});
 }
 
+/// Weights are for servers, who would have them anyway.
+void BlockServer::lend(net::ConnectionId line, const Caller& caller, chain::Want want) {
+  if (caller.peer && caller.peer->role != identity::Role::kServer) {
+    lines_.send(line, chain::Refused{fmt::format("a {} is no server: weights are for those",
+                                                 identity::name_of(caller.peer->role))});
+    return lines_.close(line);
+  }
+  if (!lender_.ask(line, std::move(want))) throw InputError("it asks for too many pieces at once");
+}
+
 void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message message) {
   if (const auto* greeting = std::get_if<chain::Greet>(&message)) {
     return greet(line, caller, *greeting);
   }
+  if (auto* want = std::get_if<chain::Want>(&message)) return lend(line, caller, std::move(*want));
   if (!caller.has_greeted) throw InputError("it says something before it says who it is");
   if (const auto* ping = std::get_if<chain::Ping>(&message)) {
     return lines_.send(line, pong(ping->number));
@@ -317,6 +333,7 @@ chain::Pong BlockServer::pong(uint64_t number) const {
 
 void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
   if (const auto caller = callers_.find(line); caller != callers_.end()) {
+    lender_.forget(line);
     const uint64_t gateway = caller->second.gateway;
     const bool was_control = caller->second.plane == net::Plane::kPeer;
     callers_.erase(caller);
@@ -347,7 +364,11 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
 
 void BlockServer::read(chain::Span layers) {
   try {
-    const auto model = options_.load({layers.begin, layers.end});
+    const auto model = options_.load({layers.begin, layers.end}, [this] {
+      const MutexLock lock(mutex_);
+      return stops_reading_;
+    });
+    if (model == nullptr) return;
     const ReadingSpeed speed = measure_speed(*model, clock_);
     BlockEngineOptions options = options_.engine;
     // So that a pass does not hold up who only wants a token.

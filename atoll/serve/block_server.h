@@ -20,6 +20,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/block_engine.h"
+#include "atoll/serve/part_lender.h"
 #include "atoll/swarm/inbox.h"
 
 namespace atl::serve {
@@ -29,8 +30,12 @@ struct BlockServerOptions {
   /// What it says of itself: with its name, address and model; layers where its user named them.
   chain::Lease lease;
   BlockEngineOptions engine;
-  /// The model with these layers alone. Throws InputError.
-  std::function<std::unique_ptr<model::Model>(model::LayerRange)> load;
+  /// The model with these layers alone; null where `stops` said so while it took its time. Throws
+  /// InputError. Called by the thread that reads.
+  std::function<std::unique_ptr<model::Model>(model::LayerRange,
+                                              const std::function<bool()>& stops)>
+      load;
+  PartLenderOptions lending;  // To servers that lack the model's files.
   std::function<void(const std::string&)> log;
   /// How long sessions get to go elsewhere, when others layers are to be served or none.
   Duration leave_patience = std::chrono::seconds(5);
@@ -78,6 +83,7 @@ class BlockServer {
   // The thread that speaks.
   void handle(const net::Event& event);
   void greet(net::ConnectionId line, Caller& caller, const chain::Greet& message);
+  void lend(net::ConnectionId line, const Caller& caller, chain::Want want);
   void hear(net::ConnectionId line, Caller& caller, chain::Message message);
   void lose(net::ConnectionId line, const std::string& reason);
   void take_place(chain::Span layers);
@@ -124,6 +130,7 @@ class BlockServer {
   std::atomic<int64_t> num_free_ = 0;
   std::atomic<int64_t> num_sessions_ = 0;
 
+  PartLender lender_;
   std::thread reader_;
 };
 

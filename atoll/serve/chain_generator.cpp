@@ -37,6 +37,7 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
   return {
       .gateway = gateway,
       .num_layers = static_cast<int32_t>(model.config().num_layers),
+      .digest = options.digest,
       .chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(kFrameBytes / row), 1, kChunkTokens),
       .max_sessions = options.max_sessions,
       .audit_fraction = options.load ? options.audit_fraction : 0,

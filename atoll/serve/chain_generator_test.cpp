@@ -101,7 +101,8 @@ class ServerThread {
                   .layers = layers,
                   .links = {}},
         .engine = engine,
-        .load = [scale](model::LayerRange) { return copied(scale); },
+        .load = [scale](model::LayerRange, const std::function<bool()>&) { return copied(scale); },
+        .lending = {},
         .log =
             [this](const std::string& line) {
               const MutexLock lock(mutex_);

@@ -167,6 +167,12 @@ ModelFiles::ModelFiles(const fs::path& path, const ModelConfig& config)
   for (const ParameterSpec& spec : specs_) tensors_.push_back(found.at(spec.name));
 }
 
+ModelFiles::ModelFiles(const ModelConfig& config, std::vector<StoredTensor> tensors,
+                       std::shared_ptr<const void> holder)
+    : specs_(parameter_specs(config)), tensors_(std::move(tensors)), holder_(std::move(holder)) {
+  ATOLL_CHECK(tensors_.size() == specs_.size());
+}
+
 void ModelFiles::read(std::span<float> values_P) const {
   for (size_t i = 0; i < specs_.size(); ++i) {
     const std::vector<ParameterSpec> parts = specs_[i].parts();

@@ -25,8 +25,13 @@ class ModelFiles {
   /// cannot be a parameter. A head that is another than the embedding it should be tied to is
   /// refused. A folder with a manifest (our checkpoints) has every tensor's hash checked.
   ModelFiles(const std::filesystem::path& path, const ModelConfig& config);
+  /// Of tensors that lie elsewhere, in the order of parameter_specs(); who holds them lives as
+  /// long.
+  ModelFiles(const ModelConfig& config, std::vector<StoredTensor> tensors,
+             std::shared_ptr<const void> holder);
 
-  /// In the order of parameter_specs().
+  /// In the order of parameter_specs(). Those of a part of the model that is not here have no bytes
+  /// (part_store.h).
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// All of them as FP32, at their places in the flat buffer.
   void read(std::span<float> values_P) const;
@@ -39,6 +44,7 @@ class ModelFiles {
   std::vector<StoredTensor> tensors_;
   std::vector<SafetensorsFile> shards_;
   std::vector<Bytes> joined_;  // What the shards hold in parts.
+  std::shared_ptr<const void> holder_;
   std::unique_ptr<codec::GgufFile> gguf_;
 };
 

@@ -67,11 +67,15 @@ class ServingSwarm:
         command = [self.atoll, "invite", self.run, "--address", self.port.address, "--role", role]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    def serve(self, name, layers=None, *words, model=None, join=None, around=(), **options):
+    def serve(self, name, layers=None, *words, model=None, files=True, join=None, around=(), **options):
+        """Without files its layers come from the others."""
         self.spans[name] = layers
-        words = ["serve", model or self.model, *self.way_in(name, "server", join), "--peer-name", name, "--threads", self.threads, "--kv-gib", self.kv_gib,
+        words = ["serve", *([model or self.model] if files else ["--model-cache", self.cache(name)]), *self.way_in(name, "server", join), "--peer-name", name, "--threads", self.threads, "--kv-gib", self.kv_gib,
                  "--name", "mine", *(["--blocks", layers] if layers else []), *words]
         return self.start(name, words, r"serves at \S+", around, **options)
+
+    def cache(self, name):
+        return self.folder / f"{name}-cache"
 
     def gateway(self, name, *words, join=None):
         url = self.start(name, ["gateway", self.model, *self.way_in(name, "gateway", join), "--peer-name", name, "--threads", self.threads,

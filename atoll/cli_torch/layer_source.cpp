@@ -1,0 +1,145 @@
+#include "atoll/cli_torch/layer_source.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/mutex.h"
+#include "atoll/base/name.h"
+#include "atoll/base/progress.h"
+#include "atoll/chain/lease.h"
+#include "atoll/cli_torch/api_arguments.h"
+#include "atoll/serve/model_fetcher.h"
+#include "atoll/weights/hf_folder.h"
+
+namespace atl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using weights::ModelFiles;
+using weights::ModelParts;
+
+fs::path users_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache != nullptr && *cache != '\0') return fs::path(cache) / "atoll" / "models";
+  if (home != nullptr && *home != '\0') return fs::path(home) / ".cache" / "atoll" / "models";
+  throw UsageError("--model-cache says where a model's layers are kept: there is no HOME");
+}
+
+std::optional<Bytes> lent(const ModelParts& parts, const chain::Want& want) {
+  if (want.model != parts.digest()) return std::nullopt;
+  return want.piece == chain::kHashesPiece ? parts.hashes(want.part)
+                                           : parts.piece(want.part, want.piece);
+}
+
+/// What was fetched so far: a thread fetches, another one lends.
+struct Fetched {
+  explicit Fetched(serve::ModelFetcher fetcher_in) : fetcher(std::move(fetcher_in)) {}
+
+  serve::ModelFetcher fetcher;
+  Mutex mutex;
+  std::shared_ptr<const ModelParts> parts ATOLL_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+ModelParts read_parts(const weights::ModelConfig& config,
+                      const std::shared_ptr<const ModelFiles>& files, const Clock& clock) {
+  double total = 0;
+  for (const weights::StoredTensor& tensor : files->tensors()) {
+    total += static_cast<double>(tensor.bytes.size());
+  }
+  ProgressBar bar("reading the model", total, clock);
+  Mutex mutex;
+  double done = 0;
+  return {config, files, at::get_num_threads(), [&](uint64_t bytes) {
+            const MutexLock lock(mutex);
+            bar.update(done += static_cast<double>(bytes));
+          }};
+}
+
+bool is_no_file(const std::string& model) {
+  std::error_code none;
+  return model.find('/') == std::string::npos && !fs::exists(model, none);
+}
+
+LayerSource layers_of_files(const ModelArguments& arguments, const Clock& clock) {
+  const fs::path folder = weights::resolve_model(arguments.model);
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  const weights::ServedType type = type_of(arguments);
+  const auto files = std::make_shared<const ModelFiles>(folder, config);
+  const auto parts = std::make_shared<const ModelParts>(read_parts(config, files, clock));
+  return {.config = config,
+          .tensors = files->tensors(),
+          .type = type,
+          .name = usual_name(arguments),
+          .digest = weights::digest_as_served(parts->digest(), config, files->tensors(), type),
+          .files =
+              [config, files, type](int32_t begin, int32_t end, const LayerSource::Stops&) {
+                return weights::as_served(config, files, type, begin, end, at::get_num_threads());
+              },
+          .lend = [parts](const chain::Want& want) { return lent(*parts, want); }};
+}
+
+std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, fs::path cache,
+                                           const SwarmPlace& place, const Clock& clock,
+                                           const LayerSource::Stops& stops) {
+  const auto fetched = std::make_shared<Fetched>(serve::ModelFetcher(
+      {.post = place.post_options(),
+       .own_name = place.name(),
+       .cache = cache.empty() ? users_cache() : std::move(cache),
+       .log = print_note},
+      [&place](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); },
+      clock));
+  weights::ServedType type = type_of(arguments);
+  const bool is_said = type != weights::ServedType::kAuto;
+  const auto found = fetched->fetcher.find(arguments.model, is_said, stops);
+  if (!found || !fetched->fetcher.open(*found, stops)) return std::nullopt;
+  if (const std::string others = chain::type_of(found->digest); !is_said && !others.empty()) {
+    const auto known = weights::served_type(others);
+    if (!known) throw InputError(fmt::format("the swarm serves it in '{}'", printable(others)));
+    type = *known;
+  }
+  const weights::ModelManifest& manifest = fetched->fetcher.manifest();
+  print_note(fmt::format("'{}' ({}) is the model; its layers come from other servers",
+                         printable(found->name), found->digest.substr(0, 8)));
+  {
+    const MutexLock lock(fetched->mutex);
+    fetched->parts = std::make_shared<const ModelParts>(
+        manifest, ModelParts::Hashes(),
+        std::make_shared<const ModelFiles>(manifest.config, manifest.tensors, nullptr));
+  }
+  const auto files = [fetched, type](
+                         int32_t begin, int32_t end,
+                         const LayerSource::Stops& stop) -> std::shared_ptr<const ModelFiles> {
+    const auto parts = fetched->fetcher.fetch(begin, end, stop);
+    if (parts == nullptr) return nullptr;
+    {
+      const MutexLock lock(fetched->mutex);
+      fetched->parts = parts;
+    }
+    return weights::as_served(parts->manifest().config, parts->files(), type, begin, end,
+                              at::get_num_threads());
+  };
+  const auto lend = [fetched](const chain::Want& want) {
+    const auto parts = [&] {
+      const MutexLock lock(fetched->mutex);
+      return fetched->parts;
+    }();
+    return lent(*parts, want);
+  };
+  return LayerSource{.config = manifest.config,
+                     .tensors = manifest.tensors,
+                     .type = type,
+                     .name = found->name,
+                     .digest = weights::digest_as_served(chain::files_of(found->digest),
+                                                         manifest.config, manifest.tensors, type),
+                     .files = files,
+                     .lend = lend};
+}
+
+}  // namespace atl::cli
