@@ -151,7 +151,7 @@ TEST_F(PartFetchTest, WhoSendsWhatIsWrongIsLeftAloneAndOthersAreAsked) {
   for (const Piece& piece : wrong) {
     Fetching other;
     other.want_all();
-    other.open({"c", "b"});
+    other.open({"b", "c"});
     ASSERT_EQ(other.asked_.front(), (std::pair<std::string, int64_t>("b", 0)));
     other.send("b", piece);
     EXPECT_THAT(other.told_, ElementsAre(HasSubstr("b sends what is wrong, others are asked")));

@@ -228,7 +228,10 @@ std::optional<ModelFetcher::Found> ModelFetcher::find(const std::string& name, b
       return kept.front();
     }
     if (!std::exchange(is_told, true)) {
-      options_.log("no server of the swarm has a model yet: waiting for one with its files");
+      const std::string what =
+          name.empty() ? "a model" : fmt::format("'{}', which is no model on this machine,", name);
+      options_.log(
+          fmt::format("no server of the swarm has {} yet: waiting for one with its files", what));
     }
   }
   return std::nullopt;

@@ -14,6 +14,8 @@
 #include "atoll/weights/gguf_layout.h"
 #include "atoll/weights/gguf_model.h"
 #include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_parts.h"
+#include "atoll/weights/part_store.h"
 
 namespace atl::weights {
 namespace {
@@ -107,6 +109,31 @@ TEST_F(GgufExportTest, EveryFamilyComesBack) {
     std::vector<float> again(values_.size());
     ModelFiles(path, found).read(again);
     EXPECT_EQ(again, values_) << one.family;
+  }
+}
+
+TEST_F(GgufExportTest, OtherMachinesGetTheSameTensorsByTheManifest) {
+  for (const GgufArchitecture& one : kGgufArchitectures) {
+    const auto path = written(small(std::string(one.family)), GgmlType::kQ8_0);
+    const ModelConfig config = load_hf_config(path).config;
+    const auto files = std::make_shared<const ModelFiles>(path, config);
+    const ModelParts parts(config, files, 1);
+    PartStore store(folder_ / (std::string(one.family) + "-cache"),
+                    decode_manifest(encode(parts.manifest())));
+    std::vector<int32_t> all;
+    for (int32_t part = 0; part < store.manifest().num_parts(); ++part) {
+      store.keep_hashes(part, parts.hashes(part).value());
+      for (const uint32_t piece : store.missing(part)) {
+        store.write(part, piece, parts.piece(part, piece).value());
+      }
+      store.finish(part);
+      all.push_back(part);
+    }
+    std::vector<float> wanted(static_cast<size_t>(num_parameters(config)));
+    std::vector<float> fetched(wanted.size());
+    files->read(wanted);
+    store.files(all)->read(fetched);
+    EXPECT_EQ(fetched, wanted) << one.family;
   }
 }
 

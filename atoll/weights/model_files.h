@@ -25,8 +25,7 @@ class ModelFiles {
   /// cannot be a parameter. A head that is another than the embedding it should be tied to is
   /// refused. A folder with a manifest (our checkpoints) has every tensor's hash checked.
   ModelFiles(const std::filesystem::path& path, const ModelConfig& config);
-  /// Of tensors that lie elsewhere, in the order of parameter_specs(); who holds them lives as
-  /// long.
+  /// Of tensors that lie elsewhere, in the order of parameter_specs(); `holder` keeps them there.
   ModelFiles(const ModelConfig& config, std::vector<StoredTensor> tensors,
              std::shared_ptr<const void> holder);
 

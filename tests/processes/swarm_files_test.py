@@ -25,11 +25,12 @@ BODIES = ({"prompt": "def loads(", "max_tokens": 40, "temperature": 0}, {"prompt
 class Served(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = ROOT / "model"
+        cls.root = pathlib.Path(tempfile.mkdtemp(dir=ROOT))
+        cls.model = cls.root / "model"
         words = [ATOLL, "train", "--run", cls.model, "--data", STORE, "--train.steps=2", "--train.threads=1", "--train.sequence_length=32",
                  "--train.batch_rows=2", "--train.eval_rows=2", *(f"--model.{key}={value}" for key, value in SHAPE.items())]
         subprocess.run(list(map(str, words)), check=True, capture_output=True)
-        cls.whole = ServingSwarm(ATOLL, cls.model, ROOT / "whole")
+        cls.whole = ServingSwarm(ATOLL, cls.model, cls.root / "whole")
         cls.addClassCleanup(cls.whole.end)
         cls.one = cls.whole.alone("one")
 
@@ -42,7 +43,7 @@ class Served(unittest.TestCase):
     def copied(self):
         """The weights in a folder of their own, to be damaged."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "model"
-        shutil.copytree(next((self.model / "checkpoints").iterdir()), folder)
+        shutil.copytree(max((self.model / "checkpoints").iterdir()), folder)
         return folder
 
     def check(self, url, one=None):
