@@ -62,9 +62,11 @@ schema, and call tools (docs/structured_output.md). Other machines may ask over 
 --insecure lifts both.
 
 With --join: some of the model's layers, as one of several servers of a swarm, for which `atoll
-gateway` answers (docs/serving_swarm.md). Only those layers are read from the files; which they are
-the coordinator says, unless --blocks does. It may be killed at any time: others take its place.
-SIGTERM and Ctrl-C end it once its texts are with others.
+gateway` answers (docs/serving_swarm.md). Only those layers are kept in memory; which they are the
+coordinator says, unless --blocks does. Without MODEL, or with only the name of one, they come from
+other servers of the swarm, checked to the last bit, and are kept in --model-cache for the next
+time. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its texts
+are with others. What computes in another --dtype is another model: chains never mix them.
 
 Examples:
   atoll serve my-model --gateway
@@ -72,7 +74,9 @@ Examples:
   curl http://127.0.0.1:8000/v1/completions -d '{"model": "my-model", "prompt": "Once"}'
 
   atoll serve my-model --join @invite.txt --run runs/server      by `atoll invite --role server`
-  atoll serve my-model --join 127.0.0.1:7070 --blocks 0:16       in the clear, layers 0 to 15)";
+  atoll serve my-model --join 127.0.0.1:7070 --blocks 0:16       in the clear, layers 0 to 15
+  atoll serve --join @invite.txt --run runs/server               without files of the model
+  atoll serve my-model --join @invite.txt --run runs/server --dtype int8)";
 
 double memory_bytes(const ServeArguments& arguments) {
   return arguments.memory_gib > 0 ? arguments.memory_gib * kGib
