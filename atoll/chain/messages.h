@@ -237,8 +237,8 @@ struct Servers {
   std::vector<Lease> leases;
 };
 
-using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
-                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report,
-                             Want, Piece>;
+using Message =
+    std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
+                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece>;
 
 }  // namespace atl::chain

@@ -54,22 +54,27 @@ void answer(const GatewayArguments& arguments) {
   const LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
   const weights::ModelConfig& config = loaded.model.config();
   const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
-  const std::string digest =
-      weights::digest_as_served(read_parts(config, files, clock).digest(), config, files->tensors(),
-                                type_of(arguments.model));
+  const weights::ServedType type = type_of(arguments.model);
+  const std::string digest = weights::digest_as_served(read_parts(config, files, clock).digest(),
+                                                       config, files->tensors(), type);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
   chain::DirectoryPostOptions post = place.post_options();
   post.watch_digest = digest;
   post.watches = true;
   const auto generator = std::make_shared<serve::ChainGenerator>(
       loaded.model,
-      serve::ChainOptions{
-          .post = std::move(post),
-          .digest = digest,
-          .precision = *precision,
-          .max_sessions = arguments.api.service.limits.shares.running,
-          .audit_fraction = arguments.audit,
-          .load = [config, files] { return std::make_unique<model::Model>(config, files); }},
+      serve::ChainOptions{.post = std::move(post),
+                          .digest = digest,
+                          .precision = *precision,
+                          .max_sessions = arguments.api.service.limits.shares.running,
+                          .audit_fraction = arguments.audit,
+                          .load =
+                              [config, files, type] {
+                                return std::make_unique<model::Model>(
+                                    config,
+                                    weights::as_served(config, files, type, 0, config.num_layers,
+                                                       /*num_threads=*/1));
+                              }},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   answer_requests(arguments.api, arguments.model, loaded, generator, clock);
 }

@@ -292,11 +292,11 @@ void add_serve_command(CLI::App& app) {
   command->footer(kFooter);
   command->callback([command, arguments] {
     // What is for the other way to serve is no silent wish.
-    const auto others = arguments->gateway
-                            ? std::vector{"--blocks", "--advertise", "--peer-name", "--model-cache",
-                                          "--upload-rate"}
-                            : std::vector{"--tokenizer", "--strict",      "--template",
-                                          "--keys",      "--certificate", "--private-key", "--max-running"};
+    const auto others =
+        arguments->gateway ? std::vector{"--blocks", "--advertise", "--peer-name", "--model-cache",
+                                         "--upload-rate"}
+                           : std::vector{"--tokenizer",   "--strict",      "--template",   "--keys",
+                                         "--certificate", "--private-key", "--max-running"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,
