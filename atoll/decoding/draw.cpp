@@ -60,10 +60,15 @@ Draw::Draw(const GenerationRequest& request, int64_t vocab_size)
 
 bool Draw::is_end(int64_t id) const { return std::ranges::find(ends_, id) != ends_.end(); }
 
-void Draw::add(int64_t id) {
+bool Draw::add_guess(int64_t id) {
+  if (is_end(id)) return false;
+  if (matcher_ && !matcher_->advance(static_cast<grammar::TokenId>(id))) return false;
   seen_.add_made(id);
-  if (!matcher_) return;
-  const bool is_taken = matcher_->advance(static_cast<grammar::TokenId>(id));
+  return true;
+}
+
+void Draw::add(int64_t id) {
+  const bool is_taken = add_guess(id);
   ATOLL_CHECK(is_taken, "a token that the grammar does not allow");
 }
 
@@ -74,6 +79,11 @@ bool Draw::is_over() const {
 TokenScore Draw::next(std::span<float> logits_V, int64_t position) const {
   std::vector<float> own;  // The score is the model's, before what changes its logits here.
   if (num_top_) own.assign(logits_V.begin(), logits_V.end());
+  const int64_t id = choose(logits_V, position);
+  return num_top_ ? score_of(own, id, *num_top_) : TokenScore{.id = id};
+}
+
+int64_t Draw::choose(std::span<float> logits_V, int64_t position) const {
   for (const auto& [id, bias] : bias_) logits_V[static_cast<size_t>(id)] += bias;
   seen_.penalise(logits_V, sampler_);
   std::optional<grammar::TokenMask> allowed;
@@ -81,8 +91,7 @@ TokenScore Draw::next(std::span<float> logits_V, int64_t position) const {
   if (allowed && allowed->count() == 0) {
     throw InputError("no token of the model's vocabulary goes on as the answer's grammar demands");
   }
-  const int64_t id = sample(logits_V, sampler_, position, allowed ? &*allowed : nullptr);
-  return num_top_ ? score_of(own, id, *num_top_) : TokenScore{.id = id};
+  return sample(logits_V, sampler_, position, allowed ? &*allowed : nullptr);
 }
 
 }  // namespace atl::decoding

@@ -25,8 +25,13 @@ class Draw {
   /// Overwrites the logits. Throws InputError when a logit is not finite: the model is damaged; and
   /// where the grammar goes on with what no token has.
   TokenScore next(std::span<float> logits_V, int64_t position) const;
+  /// Its id alone.
+  int64_t choose(std::span<float> logits_V, int64_t position) const;
   /// It belongs to the text now: no end of it.
   void add(int64_t id);
+  /// The same of a guess. False, and nothing changes, where it may not follow: it ends the text, or
+  /// the grammar does not allow it.
+  [[nodiscard]] bool add_guess(int64_t id);
   /// The text ends before this token.
   bool is_end(int64_t id) const;
   /// The grammar lets nothing follow: the text ends here, whatever the model finds.

@@ -139,5 +139,18 @@ TEST(DrawTest, DamagedLogitsAreFoundAmongForbiddenIdsToo) {
   }
 }
 
+TEST(DrawTest, GuessesThatMayNotFollowChangeNothing) {
+  GenerationRequest request = kGreedy;
+  request.ends = {3};
+  request.grammar = choice({"ab", "ac"});
+  Draw draw(request, 4);
+  EXPECT_FALSE(draw.add_guess(1));
+  EXPECT_TRUE(draw.add_guess(0));
+  EXPECT_FALSE(draw.add_guess(0));
+  EXPECT_FALSE(draw.add_guess(3));
+  std::vector<float> logits = kLogits;
+  EXPECT_EQ(draw.choose(logits, 2), 1);
+}
+
 }  // namespace
 }  // namespace atl::decoding

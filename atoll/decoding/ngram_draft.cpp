@@ -3,19 +3,13 @@
 #include <algorithm>
 
 namespace atl::decoding {
-namespace {
 
-constexpr int64_t kLeast = 2;
-constexpr int64_t kMost = 8;  // Of tokens that are compared.
-
-}  // namespace
-
-std::vector<int64_t> ngram_draft(std::span<const int64_t> tokens, int64_t max) {
+NgramDraft ngram_draft(std::span<const int64_t> tokens, int64_t max) {
   const int64_t length = std::ssize(tokens);
-  int64_t best = kLeast - 1;
+  int64_t best = NgramDraft::kLeastMatched - 1;
   int64_t place = -1;  // Behind the best match.
-  for (int64_t end = length - 1; end >= kLeast && best < kMost && max > 0; --end) {
-    const int64_t most = std::min(end, kMost);
+  for (int64_t end = length - 1; end >= NgramDraft::kLeastMatched && best < NgramDraft::kMostMatched && max > 0; --end) {
+    const int64_t most = std::min(end, NgramDraft::kMostMatched);
     int64_t same = 0;
     while (same < most && tokens[static_cast<size_t>(end - 1 - same)] ==
                               tokens[static_cast<size_t>(length - 1 - same)]) {
@@ -28,7 +22,7 @@ std::vector<int64_t> ngram_draft(std::span<const int64_t> tokens, int64_t max) {
   if (place < 0) return {};
   const int64_t count = std::min(max, length - place);
   const auto begin = tokens.begin() + place;
-  return {begin, begin + count};
+  return {.ids = {begin, begin + count}, .num_matched = best};
 }
 
 }  // namespace atl::decoding

@@ -8,8 +8,16 @@
 
 namespace atl::decoding {
 
-/// At most `max` ids: behind the latest earlier place where the most of the last tokens stand, two
-/// at least. None where they do not.
-std::vector<int64_t> ngram_draft(std::span<const int64_t> tokens, int64_t max);
+struct NgramDraft {
+  static constexpr int64_t kLeastMatched = 2;
+  static constexpr int64_t kMostMatched = 8;
+
+  std::vector<int64_t> ids;
+  int64_t num_matched = 0;  // Of the last tokens, from kLeastMatched to kMostMatched.
+};
+
+/// At most `max` ids: behind the latest earlier place where the most of the last tokens stand. None
+/// where fewer than kLeastMatched do.
+NgramDraft ngram_draft(std::span<const int64_t> tokens, int64_t max);
 
 }  // namespace atl::decoding

@@ -11,7 +11,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
-#include "atoll/decoding/ngram_draft.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
@@ -64,6 +63,10 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       conductor_(conductor_options(model, options_, gateway_)),
       no_layers_(
           std::make_shared<model::KvPool>(model.config(), model.device(), model::LayerRange{}, 0)),
+      draft_(options_.draft == nullptr
+                 ? nullptr
+                 : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,
+                                                options_.draft_kv_bytes)),
       auditor_(
           options_.load, [this] { inbox_.push(std::nullopt); },
           [this](const std::string& reason) {
@@ -90,7 +93,8 @@ void ChainGenerator::run() {
 
 void ChainGenerator::go_on() {
   Time now = clock_.now();
-  auto event = inbox_.pop(std::max<Duration>(next_tick_ - now, Duration{}));
+  const Duration rest = to_guess_.empty() ? next_tick_ - now : Duration{};
+  auto event = inbox_.pop(std::max<Duration>(rest, Duration{}));
   now = clock_.now();
   for (int i = 0; event && i < kMostEvents; ++i) {
     if (*event) handle(**event, now);
@@ -112,6 +116,7 @@ void ChainGenerator::go_on() {
     conductor_.tick(now);
     next_tick_ = now + chain::Conductor::kTick;
   }
+  guess();
   act();
   report();
 }
@@ -126,7 +131,7 @@ void ChainGenerator::refuse(Id id, const std::string& reason) {
   if (reading == readings_.end()) return;
   {
     const MutexLock lock(mutex_);
-    reading->second.sequence->fail(
+    reading->second.text.sequence().fail(
         {.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
   }
   let_go(id);
@@ -134,11 +139,11 @@ void ChainGenerator::refuse(Id id, const std::string& reason) {
 
 // ---- What its askers want.
 
-chain::Conductor::Text ChainGenerator::text_of(const Reading& reading) {
-  return {.num_tokens = reading.length(),
-          .num_guessed = std::ssize(reading.drafts),
-          .wanted_from = reading.sequence->wanted_from(),
-          .num_to_come = reading.sequence->wants_logits() ? kUsualAnswer : 1};
+chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) {
+  return {.num_tokens = text.length(),
+          .num_guessed = text.num_guesses(),
+          .wanted_from = text.sequence().wanted_from(),
+          .num_to_come = text.sequence().wants_logits() ? kUsualAnswer : 1};
 }
 
 void ChainGenerator::take_news(Time now) {
@@ -155,9 +160,9 @@ void ChainGenerator::take_news(Time now) {
     const Id id = sequence->id();
     counts_.prompt_tokens += std::ssize(sequence->tokens());
     const auto [other, num_shared] = longest_shared(*sequence);
-    Reading& reading = readings_[id];
-    reading.sequence = std::move(sequence);
-    auto text = text_of(reading);
+    if (draft_ && sequence->wants_logits()) to_guess_.insert(id);
+    Reading reading{.text = GuessedText(std::move(sequence)), .arrivals = {}};
+    auto text = text_of(readings_.emplace(id, std::move(reading)).first->second.text);
     text.shares_with = other;
     text.num_shared = num_shared;
     conductor_.add(id, text, now);
@@ -173,7 +178,7 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   if (!sequence.may_skip()) return best;
   const std::vector<int64_t>& tokens = sequence.tokens();
   for (const auto& [id, reading] : readings_) {
-    const auto same = std::ranges::mismatch(tokens, reading.sequence->tokens()).in1;
+    const auto same = std::ranges::mismatch(tokens, reading.text.sequence().tokens()).in1;
     const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
     if (num_shared >= kLeastShared && num_shared > best.second) best = {id, num_shared};
   }
@@ -182,9 +187,11 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
 
 void ChainGenerator::let_go(Id id) {
   conductor_.remove(id);
+  to_guess_.erase(id);
+  if (draft_) draft_->forget(id);
   const auto reading = readings_.extract(id);
   if (reading.empty()) return;
-  over_[id] = {.tokens = reading.mapped().sequence->tokens(),
+  over_[id] = {.tokens = reading.mapped().text.sequence().tokens(),
                .arrivals = std::move(reading.mapped().arrivals)};
 }
 
@@ -197,7 +204,7 @@ std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& v
   for (Found& found : std::exchange(found_, {})) {
     const auto reading = readings_.find(found.id);
     if (reading == readings_.end()) continue;
-    const int64_t from = std::max(found.begin, reading->second.sequence->wanted_from());
+    const int64_t from = std::max(found.begin, reading->second.text.sequence().wanted_from());
     // What came before it could not be read: it comes again.
     if (distrusted.contains(found.id)) continue;
     const int64_t end = found.rows.end();
@@ -239,7 +246,7 @@ void ChainGenerator::give() {
     const int64_t count = found.rows.num_tokens;
     rows.push_back({.position = found.begin,
                     .hidden_WC = hidden_WC.narrow(0, first, count),
-                    .as_logits = readings_.at(found.id).sequence->wants_logits()});
+                    .as_logits = readings_.at(found.id).text.sequence().wants_logits()});
     first += count;
   }
   std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
@@ -252,65 +259,44 @@ void ChainGenerator::give() {
 
 /// False: it wants nothing more of what has come.
 bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& rows) {
-  Sequence& sequence = *reading.sequence;
+  GuessedText& text = reading.text;
+  const Sequence& sequence = text.sequence();
   const int64_t length = std::ssize(sequence.tokens());
-  int64_t num_same = reading.length();
-  bool is_done = false;
-  bool is_wrong = false;
+  const int64_t guessed_length = text.length();
+  const Time now = clock_.now();
+  GuessedText::Taken taken;
   {
     const MutexLock lock(mutex_);
     try {
-      for (int64_t i = 0; i < rows.size(0) && !is_done && !is_wrong; ++i) {
-        const int64_t before = std::ssize(sequence.tokens());
-        is_done = sequence.take(begin + i, rows[i]);
-        if (std::ssize(sequence.tokens()) == before || reading.drafts.empty()) continue;
-        is_wrong = reading.drafts.front() != sequence.tokens().back();
-        if (is_wrong) {
-          num_same = before;
-          reading.drafts.clear();
-        } else {
-          reading.drafts.erase(reading.drafts.begin());
-          ++counts_.accepted_tokens;
-        }
+      for (int64_t i = 0; i < rows.size(0) && !taken.is_done && !taken.was_wrong; ++i) {
+        taken = text.take(begin + i, rows[i], now);
+        if (taken.was_right) ++counts_.accepted_tokens;
       }
     } catch (const InputError& error) {
-      sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-      is_done = true;
+      text.sequence().fail(
+          {.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
+      taken.is_done = true;
     }
   }
-  const int64_t num_new = std::ssize(sequence.tokens()) - length;
-  counts_.made_tokens += num_new;
-  if (is_done) {
+  const int64_t new_length = std::ssize(sequence.tokens());
+  counts_.made_tokens += new_length - length;
+  if (taken.is_done) {
     let_go(sequence.id());
     return false;
   }
-  // A guess that was right is worth a longer one.
-  if (is_wrong) reading.num_to_draft = std::max<int64_t>(num_new, 1);
-  if (num_new > 0 && reading.drafts.empty()) {
-    if (!is_wrong && num_new > 1) reading.num_to_draft *= 2;
-    draft(reading);
+  if (new_length > length) {
+    counts_.drafted_tokens += text.guess_from_itself(most_guesses(), draft_model());
+    change(reading, taken.was_wrong ? new_length - 1 : guessed_length);
+    if (draft_ && sequence.wants_logits()) to_guess_.insert(sequence.id());
   }
-  if (num_new > 0) {
-    reading.arrivals.go_back(num_same);
-    conductor_.change(sequence.id(), text_of(reading), num_same);
-  }
-  return !is_wrong;
+  return !taken.was_wrong;
 }
 
-void ChainGenerator::draft(Reading& reading) {
-  // Where many texts are read together, each row counts.
-  const int64_t share = options_.max_drafts / std::max<int64_t>(std::ssize(readings_), 1);
-  reading.num_to_draft = std::min(reading.num_to_draft, options_.max_drafts);
-  const int64_t room = context() - std::ssize(reading.sequence->tokens()) - 1;
-  reading.drafts = decoding::ngram_draft(reading.sequence->tokens(),
-                                         std::min({reading.num_to_draft, share, room}));
-  counts_.drafted_tokens += std::ssize(reading.drafts);
-}
-
-int64_t ChainGenerator::Reading::token(int64_t position) const {
-  const int64_t behind = position - std::ssize(sequence->tokens());
-  return behind < 0 ? sequence->tokens()[static_cast<size_t>(position)]
-                    : drafts.at(static_cast<size_t>(behind));
+/// Its tokens and guesses are others, or more, from there on.
+void ChainGenerator::change(Reading& reading, int64_t num_same) {
+  reading.text.sent(clock_.now());
+  reading.arrivals.go_back(num_same);
+  conductor_.change(reading.text.sequence().id(), text_of(reading.text), num_same);
 }
 
 void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
@@ -319,14 +305,14 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.begin;
   if (feed.work.num_shared > 0 && begin == feed.work.num_shared) {
-    reading->second.sequence->skipped(begin);
+    reading->second.text.sequence().skipped(begin);
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;
   }
   const at::Tensor tokens_1T =
       at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
   for (int64_t i = begin; i < feed.end; ++i) {
-    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] = reading->second.token(i);
+    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] = reading->second.text.ids()[static_cast<size_t>(i)];
   }
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);
@@ -360,7 +346,7 @@ void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
   const auto reading = readings_.find(audit.key);
   const auto over = over_.find(audit.key);
   if (reading != readings_.end()) {
-    keep(reading->second.sequence->tokens(), reading->second.arrivals);
+    keep(reading->second.text.sequence().tokens(), reading->second.arrivals);
   } else if (over != over_.end()) {
     keep(over->second.tokens, over->second.arrivals);
   }

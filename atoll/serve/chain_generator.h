@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/auditor.h"
+#include "atoll/serve/draft_model.h"
+#include "atoll/serve/guessed_text.h"
 #include "atoll/serve/text_desk.h"
 #include "atoll/swarm/inbox.h"
 
@@ -28,9 +31,12 @@ struct ChainOptions {
   std::string digest;  // The model's.
   chain::Precision precision = chain::Precision::kFp32;
   int64_t max_sessions = 64;
-  /// Tokens that are guessed at most and verified with the next one (decoding/ngram_draft.h); all
-  /// texts together. 0: none.
+  /// Guesses under way at most, all texts together. 0: none.
   int64_t max_drafts = 16;
+  /// Makes guesses where the text itself gives none; null: nobody does. It has the model's
+  /// tokenizer and at least as many ids, outlives the generator, and is used by nobody else.
+  const model::Model* draft = nullptr;
+  int64_t draft_kv_bytes = int64_t{256} << 20;  // For its keys and values.
   /// Of what servers compute, so large a part is recomputed with the whole model, which load()
   /// maps; without that nothing is.
   double audit_fraction = 0.125;
@@ -40,7 +46,7 @@ struct ChainOptions {
 class ChainGenerator final : public TextDesk {
  public:
   /// The model is one without layers; nobody else uses it while this one lives. The clock outlives
-  /// it.
+  /// it. Throws UsageError where the budget of the model that guesses holds no page.
   ChainGenerator(const model::Model& model, ChainOptions options,
                  const net::TransportFactory& make_transport, const Clock& clock);
   /// What is under way is given up, unheard.
@@ -68,13 +74,8 @@ class ChainGenerator final : public TextDesk {
     chain::Arrivals arrivals;
   };
   struct Reading {
-    std::unique_ptr<Sequence> sequence;
-    std::vector<int64_t> drafts;  // How it may go on; read behind its tokens, to be verified.
-    int64_t num_to_draft = 4;
+    GuessedText text;
     chain::Arrivals arrivals;
-
-    int64_t length() const { return std::ssize(sequence->tokens()) + std::ssize(drafts); }
-    int64_t token(int64_t position) const;
   };
 
   void wake() override ATOLL_REQUIRES(mutex_) { inbox_.push(std::nullopt); }
@@ -91,7 +92,10 @@ class ChainGenerator final : public TextDesk {
   void give();
   std::vector<Found> decoded(std::vector<float>& values_WC);
   bool take(Reading& reading, int64_t begin, const at::Tensor& rows);
-  void draft(Reading& reading);
+  void change(Reading& reading, int64_t num_same);
+  int64_t most_guesses() const;
+  std::optional<GuessedText::Model> draft_model() const;
+  void guess();
   void act();
   void set_aside(const chain::Conductor::SetAside& audit);
   void accuse(const chain::Conductor::Accuse& accused);
@@ -99,7 +103,7 @@ class ChainGenerator final : public TextDesk {
   void feed(const chain::Conductor::Feed& feed);
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
   void let_go(Id id);
-  static chain::Conductor::Text text_of(const Reading& reading);
+  static chain::Conductor::Text text_of(const GuessedText& text);
   void report();
 
   const model::Model& model_;
@@ -113,6 +117,9 @@ class ChainGenerator final : public TextDesk {
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
   std::map<Id, Reading> readings_;
+  const std::unique_ptr<DraftModel> draft_;  // None: null.
+  std::set<Id> to_guess_;                    // Of which the draft model may have something to read.
+  double guess_s_ = 0;                       // What a guess of its takes.
   std::map<std::string, Lines> servers_;
   std::map<net::ConnectionId, std::string> addresses_;
   std::map<Id, Over> over_;  // Until act().

@@ -2,15 +2,21 @@
 // of the same model in one process: the same tokens, and the same bits of their scores.
 #include "atoll/serve/chain_generator.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/softmax.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <list>
 #include <thread>
 
 #include "atoll/chain/directory.h"
 #include "atoll/chain/wire.h"
+#include "atoll/grammar/json_schema.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
 #include "atoll/testing/memory_transport.h"
@@ -140,6 +146,45 @@ class ServerThread {
   std::thread thread_;
 };
 
+/// A grammar over the model's ids, of which those from 10 are lower-case letters.
+std::shared_ptr<const grammar::TokenMasks> letters() {
+  std::vector<std::string> tokens(61);
+  for (size_t id = 10; id < 61; ++id) tokens[id] = std::string(1, static_cast<char>('a' + id % 26));
+  const std::vector<std::string> words{"abcabcabcabcabcabc", "abdabdabdabdabd",
+                                       "bcdbcdbcdbcdbcdbcd"};
+  return std::make_shared<grammar::TokenMasks>(
+      grammar::choice_grammar(words),
+      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{0}));
+}
+
+constexpr double kTemperature = 1.5;
+
+/// The probability of each pair of second and third tokens behind that text.
+std::vector<double> second_and_third(const std::vector<int64_t>& prompt) {
+  const at::NoGradGuard no_grad;
+  // Behind `prompt` and each of so many continuations of `length` tokens.
+  const auto probabilities = [&](int64_t length, int64_t count) {
+    const at::Tensor tokens_BT =
+        at::empty({count, std::ssize(prompt) + length}, at::TensorOptions().dtype(at::kLong));
+    auto* values = tokens_BT.mutable_data_ptr<int64_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      values = std::ranges::copy(prompt, values).out;
+      if (length == 2) *values++ = i / 61;
+      if (length > 0) *values++ = i % 61;
+    }
+    const at::Tensor hidden_BTC = small_model().hidden_BTC(tokens_BT);
+    const at::Tensor last_BC = hidden_BTC.select(1, hidden_BTC.size(1) - 1).contiguous();
+    return at::softmax(small_model().logits(last_BC).to(at::kDouble) / kTemperature, 1);
+  };
+  const at::Tensor first_V = probabilities(0, 1)[0];
+  const at::Tensor second_VV = probabilities(1, 61);
+  const at::Tensor third_VVV = probabilities(2, 61 * 61).view({61, 61, 61});
+  const at::Tensor joint_VV =
+      (first_V.view({61, 1, 1}) * second_VV.view({61, 61, 1}) * third_VVV).sum(0).contiguous();
+  const double* begin = joint_VV.const_data_ptr<double>();
+  return {begin, begin + joint_VV.numel()};
+}
+
 class ChainGeneratorTest : public ::testing::Test {
  protected:
   ChainGeneratorTest() : directory_(network_), alone_(small_model(), {}) {}
@@ -151,8 +196,18 @@ class ChainGeneratorTest : public ::testing::Test {
   ServerThread& server(const std::string& name) {
     return *std::ranges::find(servers_, name, &ServerThread::name);
   }
+  /// A model that guesses.
+  struct Draft {
+    const model::Model* model = nullptr;
+    int64_t kv_bytes = int64_t{1} << 30;
+    int64_t max_drafts = 16;
+  };
+  std::unique_ptr<ChainGenerator> gateway(const Draft& draft) {
+    return gateway(0.125, chain::Precision::kFp32, draft);
+  }
   std::unique_ptr<ChainGenerator> gateway(double audit_fraction = 0.125,
-                                          chain::Precision precision = chain::Precision::kFp32) {
+                                          chain::Precision precision = chain::Precision::kFp32,
+                                          const Draft& draft = {}) {
     return std::make_unique<ChainGenerator>(
         small_model(),
         ChainOptions{.post = {.coordinator = "coordinator:7",
@@ -162,6 +217,9 @@ class ChainGeneratorTest : public ::testing::Test {
                               .watches = true},
                      .digest = kDigest,
                      .precision = precision,
+                     .max_drafts = draft.max_drafts,
+                     .draft = draft.model,
+                     .draft_kv_bytes = draft.kv_bytes,
                      .audit_fraction = audit_fraction,
                      .load = [] { return copied(1); }},
         [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
@@ -243,6 +301,126 @@ TEST_F(ChainGeneratorTest, GuessesSaveRoundTripsAndChangeNothing) {
   EXPECT_GT(status.drafted_tokens, 0);
   EXPECT_GT(status.accepted_tokens, 0);
   EXPECT_EQ(status.made_tokens, 140);
+}
+
+TEST_F(ChainGeneratorTest, AModelLikeItGuessesWell) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const model::Model same = make_small_model(5);
+  const auto generator = gateway({.model = &same});
+  // Drawn by chance, they are right only where guesses are drawn as tokens are.
+  const std::vector<GenerationRequest> asked{{.prompt = text(1, 50),
+                                              .max_tokens = 100,
+                                              .ends = {},
+                                              .sampler = {.temperature = 1.3,
+                                                          .repetition_penalty = 1.2,
+                                                          .frequency_penalty = 0.5,
+                                                          .seed = 9},
+                                              .top_logprobs = 1}};
+  auto heard = ask(*generator, asked);
+  expect_same(heard, asked);
+  while (generator->status().made_tokens < 100) std::this_thread::yield();
+  const decoding::GeneratorStatus status = generator->status();
+  EXPECT_GT(status.accepted_tokens, status.drafted_tokens / 2);
+  EXPECT_GT(status.accepted_tokens, 30);
+}
+
+TEST_F(ChainGeneratorTest, GuessesOfAnotherModelChangeNothing) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  const model::Model other = make_small_model(6);
+  const auto generator = gateway({.model = &other});
+  auto asked = requests(60);
+  asked.push_back({.prompt = text(8, 20),
+                   .max_tokens = 40,
+                   .ends = {},
+                   .sampler = {.temperature = 1, .seed = 4},
+                   .grammar = letters()});
+  auto heard = ask(*generator, asked);
+  expect_same(heard, asked);
+  while (generator->status().num_running > 0) std::this_thread::yield();
+  EXPECT_GT(generator->status().drafted_tokens, 0);
+  EXPECT_LT(generator->status().accepted_tokens, generator->status().drafted_tokens);
+}
+
+TEST_F(ChainGeneratorTest, TextsForWhoseGuessesThereIsNoRoomGoOn) {
+  serve("a", {0, 3});
+  const model::Model same = make_small_model(5);
+  const auto generator = gateway({.model = &same, .kv_bytes = 3 * 3 * 2 * 2 * 32 * 6 * 4});  // Three pages.
+  auto heard = ask(*generator, requests(60));
+  expect_same(heard, requests(60));
+  EXPECT_GT(generator->status().accepted_tokens, 0);
+}
+
+TEST_F(ChainGeneratorTest, AServerThatIsKilledBetweenGuessesIsReplaced) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  serve("b2", {1, 3});
+  const model::Model same = make_small_model(5);
+  const auto generator = gateway({.model = &same});
+  auto heard = ask(*generator, requests(90));
+  while (generator->status().made_tokens < 100)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  server("b").kill();
+  expect_same(heard, requests(90));
+}
+
+/// How often the chain's second and third tokens are these, beside the model's probabilities: as a
+/// deviate of the normal distribution, after Wilson and Hilferty.
+double deviate(const std::vector<std::vector<int64_t>>& answers,
+               const std::vector<double>& probabilities) {
+  std::vector<int64_t> counts(probabilities.size());
+  for (const auto& ids : answers) ++counts[static_cast<size_t>(ids[1] * 61 + ids[2])];
+  const auto total = static_cast<double>(answers.size());
+  double square = 0;
+  double num_cells = 0;
+  double rare = 0;  // Together.
+  double rare_count = 0;
+  const auto add = [&](double expected, double count) {
+    square += (count - expected) * (count - expected) / expected;
+    ++num_cells;
+  };
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const double expected = probabilities[i] * total;
+    const auto count = static_cast<double>(counts[i]);
+    if (expected >= 5) {
+      add(expected, count);
+    } else {
+      rare += expected;
+      rare_count += count;
+    }
+  }
+  if (rare > 0) add(rare, rare_count);
+  const double freedom = num_cells - 1;
+  const double spread = 2 / (9 * freedom);
+  return (std::cbrt(square / freedom) - (1 - spread)) / std::sqrt(spread);
+}
+
+TEST_F(ChainGeneratorTest, TokensThatAreGuessedHaveTheModelsDistribution) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  model::Model similar = make_small_model(5);
+  similar.parameters().values_P().add_(make_small_model(6).parameters().values_P(), 0.2);
+  const auto generator = gateway({.model = &similar, .max_drafts = 200});
+  GenerationRequest request{.prompt = text(1, 5),
+                            .max_tokens = 4,
+                            .ends = {},
+                            .sampler = {.temperature = kTemperature}};
+  std::vector<std::vector<int64_t>> answers;
+  while (std::ssize(answers) < 10'000) {
+    std::vector<GenerationRequest> some;
+    for (int i = 0; i < 50; ++i) {
+      request.sampler.seed = 50'000 + answers.size() + static_cast<uint64_t>(i);
+      some.push_back(request);
+    }
+    for (auto& heard : ask(*generator, some)) answers.push_back(heard->ids());
+  }
+  EXPECT_GT(generator->status().accepted_tokens, 1000);
+  const std::vector<double> probabilities = second_and_third(request.prompt);
+  EXPECT_LT(deviate(answers, probabilities), 3.1);  // One in a thousand.
+  // One third token in ten that does not follow from its second one would be found.
+  for (size_t i = 0; i + 1 < answers.size(); i += 10) answers[i][2] = answers[i + 1][2];
+  EXPECT_GT(deviate(answers, probabilities), 3.1);
 }
 
 TEST_F(ChainGeneratorTest, WhatTextsBeginWithIsReadOnce) {

@@ -51,6 +51,18 @@ bool Answer::take(int64_t position, const at::Tensor& row) {
   return finish(decoding::FinishReason::kLength);
 }
 
+bool Answer::suppose(int64_t id) {
+  if (!supposed_) supposed_ = draw_;
+  return supposed_->add_guess(id);
+}
+
+std::optional<int64_t> Answer::guess(int64_t position, const at::Tensor& row) const {
+  const decoding::Draw& draw = supposed_ ? *supposed_ : draw_;
+  if (draw.is_over()) return std::nullopt;
+  const int64_t id = draw.choose(values_of(row), position);
+  return draw.is_end(id) ? std::nullopt : std::optional(id);
+}
+
 bool Answer::finish(decoding::FinishReason reason) {
   listener_->finished(reason);
   return true;

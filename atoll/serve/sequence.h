@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "atoll/decoding/draw.h"
@@ -42,6 +43,21 @@ class Sequence {
   virtual void skipped(int64_t /*num_tokens*/) {}
   virtual void fail(const decoding::Refusal& refusal) = 0;
 
+  // What it may take next, for those who guess. Nothing of it changes what it takes.
+
+  /// Tokens that it may take still, about: fewer where it ends before.
+  virtual int64_t num_to_come() const { return 0; }
+  /// As if this token had been taken behind those that are supposed already. False, and nothing
+  /// changes, where it may not follow.
+  virtual bool suppose(int64_t /*id*/) { return false; }
+  /// None of those that are supposed and were not taken holds.
+  virtual void suppose_nothing() {}
+  /// What it would take at that position, behind what is supposed, if these were the logits (V),
+  /// which are overwritten; nothing where it would end. Throws as take() does.
+  virtual std::optional<int64_t> guess(int64_t /*position*/, const at::Tensor& /*row*/) const {
+    return std::nullopt;
+  }
+
  protected:
   void append(int64_t id) { tokens_.push_back(id); }
 
@@ -62,11 +78,16 @@ class Answer final : public Sequence {
   bool take(int64_t position, const at::Tensor& row) override;
   void skipped(int64_t num_tokens) override { num_cached_ = num_tokens; }
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
+  int64_t num_to_come() const override { return max_length_ - std::ssize(tokens()); }
+  bool suppose(int64_t id) override;
+  void suppose_nothing() override { supposed_.reset(); }
+  std::optional<int64_t> guess(int64_t position, const at::Tensor& row) const override;
 
  private:
   bool finish(decoding::FinishReason reason);
 
   decoding::Draw draw_;
+  std::optional<decoding::Draw> supposed_;  // The same behind what is supposed.
   const std::shared_ptr<decoding::Listener> listener_;
   const int64_t num_prompt_;
   const int64_t max_length_;  // Of tokens().

@@ -21,22 +21,24 @@ using decoding::TokenScore;
 
 constexpr int64_t kContext = 200;
 
+inline model::Model make_small_model(uint64_t seed) {
+  at::set_num_threads(1);  // So small that threads only wait for each other.
+  model::Model made({.architecture = "llama",
+                     .vocab_size = 61,
+                     .hidden_size = 24,
+                     .intermediate_size = 40,
+                     .num_layers = 3,
+                     .num_heads = 4,
+                     .num_kv_heads = 2,
+                     .max_positions = kContext},
+                    at::kCPU, model::Purpose::kInference);
+  made.initialise(seed);
+  made.parameters().values_P().mul_(8);  // Logits that differ clearly.
+  return made;
+}
+
 inline const model::Model& small_model() {
-  static const model::Model model = [] {
-    at::set_num_threads(1);  // So small that threads only wait for each other.
-    model::Model made({.architecture = "llama",
-                       .vocab_size = 61,
-                       .hidden_size = 24,
-                       .intermediate_size = 40,
-                       .num_layers = 3,
-                       .num_heads = 4,
-                       .num_kv_heads = 2,
-                       .max_positions = kContext},
-                      at::kCPU, model::Purpose::kInference);
-    made.initialise(5);
-    made.parameters().values_P().mul_(8);  // Logits that differ clearly.
-    return made;
-  }();
+  static const model::Model model = make_small_model(5);
   return model;
 }
 
