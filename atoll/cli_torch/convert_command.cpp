@@ -15,6 +15,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
@@ -23,6 +24,7 @@
 #include "atoll/cli_torch/convert_gguf.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/data/draft_folder.h"
+#include "atoll/model/kept_layers.h"
 #include "atoll/model/model.h"
 #include "atoll/tokenizer/model_texts.h"
 #include "atoll/weights/hf_folder.h"
@@ -39,6 +41,7 @@ struct ConvertArguments {
   std::string dtype = "auto";
   std::string type = "auto";  // Of a GGUF file.
   double max_shard_gb = 5;
+  std::vector<int64_t> layers;  // That are kept; none: all.
   bool verify = false;
   bool strict = false;
   bool json = false;
@@ -51,12 +54,15 @@ ends in .gguf, one file with all of them, as llama.cpp runs it. Optimizer state 
 --dtype auto and --type auto keep the type that MODEL is stored in (a file's: F32 where there are
 several): then every value comes back bit for bit. --type is about matrices; vectors are F32 in
 such files.
+--layers keeps some of the layers: where a smaller model begins that is to learn from MODEL
+(train.teacher).
 --verify reads OUT again: every value must be the nearest to MODEL's that the type has. It says by
 how much the log-probabilities differ that both give to some tokens.
 
 Examples:
   atoll convert runs/demo my-model --dtype bf16 --verify
   atoll convert my-model sharded --max-shard-size 2
+  atoll convert my-model small --layers 0,1,2,29
   atoll convert my-model my-model.gguf --type q8_0 --verify)";
 
 /// A model in one flat FP32 buffer.
@@ -171,6 +177,7 @@ void refuse_foreign(const CLI::App& command, bool is_file) {
   if (!is_file) refuse("--type", "files whose names end in .gguf", "a folder takes --dtype");
   if (is_file) refuse("--dtype", "folders", "a GGUF file takes --type");
   if (is_file) refuse("--max-shard-size", "folders", "a GGUF file is one");
+  if (is_file) refuse("--layers", "folders", "convert that folder afterwards");
 }
 
 /// The model's name: that of what was given, not of a checkpoint in it.
@@ -203,7 +210,8 @@ void convert(const ConvertArguments& arguments, const CLI::App& command) {
   if (is_file) return convert_file(arguments, source, target);
   const weights::HfConfig found = weights::load_hf_config(source);
   const weights::ModelFiles files(source, found.config);
-  const model::Model model = load_flat(found.config, files);
+  model::Model model = load_flat(found.config, files);
+  if (!arguments.layers.empty()) model = model::with_layers(model, arguments.layers);
   report_not_finite(model, source, arguments.strict);
   const weights::DType type = type_of(arguments.dtype, files);
   require_representable(model.parameters(), type);
@@ -211,7 +219,7 @@ void convert(const ConvertArguments& arguments, const CLI::App& command) {
   const std::optional<double> difference = data::naming(target, [&]() -> std::optional<double> {
     data::DraftFolder draft(target);
     weights::save_hf_model(
-        draft.path(), found.config, found.ids,
+        draft.path(), model.config(), found.ids,
         {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
         {.type = type, .max_shard_bytes = static_cast<int64_t>(arguments.max_shard_gb * 1e9)});
     copy_tokenizer(source, draft.path());
@@ -220,7 +228,7 @@ void convert(const ConvertArguments& arguments, const CLI::App& command) {
     draft.publish();
     return verified;
   });
-  report(arguments, found.config, weights::name_of(type), difference);
+  report(arguments, model.config(), weights::name_of(type), difference);
 }
 
 }  // namespace
@@ -257,6 +265,10 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--max-shard-size", arguments->max_shard_gb, "of a file, in GB")
       ->capture_default_str()
       ->check(real_number(1e-6, 1e6));
+  command
+      ->add_option("--layers", arguments->layers,
+                   "the layers to keep, from 0 in their order, with commas between (default: all)")
+      ->delimiter(',');
   command->add_flag("--verify", arguments->verify, "compare what was written with what was read");
   command->add_flag("--strict", arguments->strict, "refuse weights that are not finite");
   command->add_flag("--json", arguments->json, "print one JSON object");

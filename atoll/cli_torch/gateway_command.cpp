@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,9 +19,13 @@
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/serve/chain_generator.h"
+#include "atoll/tokenizer/same_ids.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
 namespace {
+
+constexpr double kGib = int64_t{1} << 30;
 
 struct GatewayArguments {
   ModelArguments model;
@@ -29,6 +34,8 @@ struct GatewayArguments {
   std::string wire = "fp32";
   bool deterministic = false;
   double audit = 0.125;
+  std::string draft_model;
+  double draft_kv_gib = 0.25;
 };
 
 constexpr const char* kFooter = R"(
@@ -39,9 +46,33 @@ who computes something else than the model says is not used any more, and report
 dies, hangs or leaves in mid-answer is replaced, and the answer goes on with the tokens that it
 would have had. There may be several gateways.
 
+--draft-model names a small model of the same tokenizer. It runs here and guesses how texts go on,
+so that the servers read several tokens in a round trip; what they answer stays the same.
+
 Examples:
   atoll gateway my-model --join @invite.txt --run runs/gateway   by `atoll invite --role gateway`
-  atoll gateway my-model --join 127.0.0.1:7070                   in the clear, on this machine)";
+  atoll gateway my-model --join 127.0.0.1:7070                   in the clear, on this machine
+  atoll gateway my-model --join 127.0.0.1:7070 --draft-model my-small-model)";
+
+/// The model that guesses, all of it. Throws InputError where its tokens are others.
+std::optional<LoadedModel> load_draft(const GatewayArguments& arguments,
+                                      const LoadedModel& loaded) {
+  if (arguments.draft_model.empty()) return std::nullopt;
+  LoadedModel draft = load_model({.model = arguments.draft_model, .strict = arguments.model.strict});
+  const int64_t vocab_size = loaded.model.config().vocab_size;
+  const int64_t draft_vocab_size = draft.model.config().vocab_size;
+  if (draft_vocab_size < vocab_size) {
+    throw InputError(fmt::format("--draft-model: '{}' has {} ids and the model {}: it cannot guess "
+                                 "what it has no ids for",
+                                 arguments.draft_model, draft_vocab_size, vocab_size));
+  }
+  if (!tokenizer::give_same_ids(loaded.tokenizer, draft.tokenizer, vocab_size)) {
+    throw InputError(fmt::format("--draft-model: '{}' has another tokenizer than the model; name a "
+                                 "model whose tokens have the same ids",
+                                 arguments.draft_model));
+  }
+  return draft;
+}
 
 void answer(const GatewayArguments& arguments) {
   const auto precision = chain::precision_of(arguments.wire);
@@ -57,6 +88,7 @@ void answer(const GatewayArguments& arguments) {
   const weights::ServedType type = type_of(arguments.model);
   const std::string digest = weights::digest_as_served(read_parts(config, files, clock).digest(),
                                                        config, files->tensors(), type);
+  const std::optional<LoadedModel> draft = load_draft(arguments, loaded);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
   chain::DirectoryPostOptions post = place.post_options();
   post.watch_digest = digest;
@@ -67,6 +99,8 @@ void answer(const GatewayArguments& arguments) {
                           .digest = digest,
                           .precision = *precision,
                           .max_sessions = arguments.api.service.limits.shares.running,
+                          .draft = draft ? &draft->model : nullptr,
+                          .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
                           .audit_fraction = arguments.audit,
                           .load =
                               [config, files, type] {
@@ -99,12 +133,23 @@ void add_gateway_command(CLI::App& app) {
                    "is to do, and who computes something else is reported (0: nothing)")
       ->check(real_number(0, 1))
       ->capture_default_str();
+  CLI::Option* draft = command->add_option(
+      "--draft-model", arguments->draft_model,
+      "a small model of the same tokenizer, which guesses tokens: same answers, sooner");
+  command
+      ->add_option("--draft-kv-gib", arguments->draft_kv_gib,
+                   "memory for its keys and values, in GiB; texts that do not fit go without")
+      ->needs(draft)
+      ->check(real_number(0.001, 1 << 20))
+      ->capture_default_str();
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {
-    for (const char* option : {"--device", "--strict"}) {
-      if (command->count(option) == 0) continue;
-      throw UsageError(fmt::format("{}: a gateway has no layers, and computes on the CPU", option));
+    if (command->count("--device") > 0) {
+      throw UsageError("--device: a gateway has no layers, and computes on the CPU");
+    }
+    if (command->count("--strict") > 0 && command->count("--draft-model") == 0) {
+      throw UsageError("--strict: a gateway without --draft-model checks no weights");
     }
     arguments->swarm.insecure = arguments->api.service.insecure;
     answer(*arguments);
