@@ -13,7 +13,8 @@ method::SyncOptions choose_codec(const TrainingParts& parts, collective::Average
   const method::SyncOptions& options = parts.config.sync;
   Materials& materials = parts.materials;
   const int num_members = averager.num_members();
-  train::UnitGradient gradient(materials.model, materials.mixture, parts.config.train, num_members);
+  train::UnitGradient gradient(materials.model, materials.teacher.get(), materials.mixture,
+                               parts.config.train, num_members);
   const double step_seconds = gradient.time(parts.clock);
   const method::Load load =
       method::load_of(options, materials.model.parameters().specs(), num_members);

@@ -39,6 +39,44 @@ void begin_with(const run::InitialModel& init, model::Model& model, const EventS
   }
 }
 
+/// The model that train.teacher names. It predicts the tokens of the same tokenizer.
+std::unique_ptr<const model::Model> load_teacher(const run::RunConfig& config,
+                                                 const data::Mixture& mixture, at::Device device) {
+  const std::string& place = config.train.teacher;
+  const double share = config.train.teacher_share;
+  if (place.empty() && share > 0) {
+    throw UsageError(fmt::format(
+        "train.teacher_share = {}: name the model to learn from, --train.teacher=MODEL", share));
+  }
+  if (!place.empty() && share == 0) {
+    throw UsageError(
+        "train.teacher has no effect with train.teacher_share = 0; give a share of the loss, "
+        "--train.teacher_share=1");
+  }
+  if (place.empty()) return nullptr;
+  const auto folder = weights::resolve_model(place);
+  const auto file = folder / "tokenizer.json";
+  if (std::filesystem::exists(file)) {
+    mixture.require_tokenizer(tokenizer::Tokenizer::load(file));
+  }
+  auto teacher = std::make_unique<const model::Model>(model::load_model(folder, device));
+  const int64_t vocab_size = teacher->config().vocab_size;
+  if (vocab_size != config.model.vocab_size) {
+    throw InputError(fmt::format(
+        "train.teacher: '{}' has a vocabulary of {} tokens and the model {}: it cannot teach it",
+        place, vocab_size, config.model.vocab_size));
+  }
+  if (teacher->config().context() < config.train.sequence_length) {
+    throw InputError(fmt::format(
+        "train.teacher: '{}' reads {} tokens at most and train.sequence_length is {}", place,
+        teacher->config().context(), config.train.sequence_length));
+  }
+  for (const std::string& sentence : teacher->parameters().not_finite()) {
+    throw InputError(fmt::format("train.teacher: '{}': {}", place, sentence));
+  }
+  return teacher;
+}
+
 }  // namespace
 
 Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
@@ -76,7 +114,9 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
     model.initialise(static_cast<uint64_t>(config.train.seed));
   }
   run::ModelTexts texts = run::kept_model_texts(run_folder, mixture.end_of_text());
-  return {std::move(mixture), std::move(tokenizer), std::move(model), std::move(texts)};
+  auto teacher = load_teacher(config, mixture, device);
+  return {std::move(mixture), std::move(tokenizer), std::move(model), std::move(texts),
+          std::move(teacher)};
 }
 
 }  // namespace atl::island

@@ -1,6 +1,7 @@
 #pragma once
 // What a replica needs before its first step: data, tokenizer, model.
 #include <filesystem>
+#include <memory>
 
 #include "atoll/base/event.h"
 #include "atoll/data/mixture.h"
@@ -16,6 +17,7 @@ struct Materials {
   tokenizer::Tokenizer tokenizer;
   model::Model model;
   run::ModelTexts texts;  // What checkpoints say of the model beside its weights.
+  std::unique_ptr<const model::Model> teacher;  // From which it learns; null: none.
 };
 
 /// Opens the store, makes the model, and loads or draws its first weights. What the settings leave

@@ -186,7 +186,7 @@ RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_st
 }
 
 std::map<std::string, std::string> model_files(const Materials& materials) {
-  const auto& [mixture, tokenizer, model, texts] = materials;
+  const auto& [mixture, tokenizer, model, texts, teacher] = materials;
   std::map<std::string, std::string> files = texts.files;
   files["config.json"] = weights::to_hf_config(model.config(), texts.ids);
   files["tokenizer.json"] = tokenizer.json();
@@ -212,7 +212,7 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
                                                 const Materials& materials,
                                                 train::InnerOptimizer& optimizer,
                                                 sync::Strategy& strategy) {
-  const auto& [mixture, tokenizer, model, texts] = materials;
+  const auto& [mixture, tokenizer, model, texts, teacher] = materials;
   weights::CheckpointContents contents{.step = state.step};
   const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
                        const at::Tensor& flat_P) {

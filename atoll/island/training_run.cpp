@@ -44,8 +44,8 @@ TrainingRun::TrainingRun(TrainingParts parts)
       patience_(parts_.config.sync, parts_.averager.num_members(), parts_.events),
       stop_(parts_.wishes),
       records_(parts_.folder, parts_.clock, parts_.on_progress, parts_.events),
-      gradient_(parts_.materials.model, parts_.materials.mixture, parts_.config.train,
-                parts_.averager.num_members()),
+      gradient_(parts_.materials.model, parts_.materials.teacher.get(), parts_.materials.mixture,
+                parts_.config.train, parts_.averager.num_members()),
       validation_(parts_.materials, parts_.config.train, parts_.clock, time_,
                   [this] { checkpoints_.wait_until_copied(); }),
       optimizer_(train::make_inner_optimizer(

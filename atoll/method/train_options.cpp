@@ -50,6 +50,12 @@ void TrainOptions::visit(SettingList& list) {
   list.add("grad_clip", grad_clip, "largest norm of the gradient; 0 = no clipping", {.min = 0});
   list.add("z_loss", z_loss, "weight of the squared log-partition (PaLM); 0 = off",
            {.min = 0, .max = 1});
+  list.add("teacher_share", teacher_share,
+           "share of the loss that is the divergence from train.teacher's predictions; the cross "
+           "entropy is the rest",
+           {.min = 0, .max = 1});
+  list.add("teacher", teacher, "a model of the same tokenizer from which this island learns");
+  list.local();
   list.add("log_every", log_every, "steps between lines of metrics.jsonl", {.min = 1});
   list.add("eval_every", eval_every, "steps between validations; 0 = at the end only", {.min = 0});
   list.add("eval_rows", eval_rows, "validation rows (fewer if the store has fewer)", {.min = 1});

@@ -30,6 +30,8 @@ struct TrainOptions {
   std::string weight_decay_mode = "constant";
   double grad_clip = 1.0;
   double z_loss = 1e-4;
+  std::string teacher;  // A model's place; empty: none.
+  double teacher_share = 0;
 
   int64_t log_every = 10;
   int64_t eval_every = 0;

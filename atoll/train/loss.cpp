@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -23,17 +24,36 @@ namespace {
 // Elements of the logits that exist at a time: 8 MB, about what a core's caches keep.
 constexpr int64_t kSliceElements = int64_t{2} << 20;
 
+/// From whom to learn, beside the targets.
+struct Teacher {
+  const model::Model* model = nullptr;
+  double share = 0;
+  at::Tensor hidden_MC;
+
+  bool is_there() const { return model != nullptr; }
+};
+
 struct Sums {
-  at::Tensor losses_M;   // Cross entropy per position, 0 where the target is ignored.
-  at::Tensor squares_M;  // log(Z)^2, likewise.
+  at::Tensor losses_M;       // Cross entropy per position, 0 where the target is ignored.
+  at::Tensor squares_M;      // log(Z)^2, likewise.
+  at::Tensor divergences_M;  // From the teacher; undefined without one.
+
+  Sums slice(int64_t begin, int64_t size) const {
+    const auto part = [&](const at::Tensor& all_M) {
+      return all_M.defined() ? all_M.narrow(0, begin, size) : all_M;
+    };
+    return {part(losses_M), part(squares_M), part(divergences_M)};
+  }
 };
 
 /// softmax_loss() for any device: fills the slices of `sums` and turns logits into gradients of the
-/// sum over positions divided by `count`.
+/// sum over positions divided by `count`. With the teacher's log-probabilities, if there is one.
 void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, const at::Tensor& count,
-                  model::SoftmaxLoss options, const at::Tensor& losses_M,
-                  const at::Tensor& squares_M) {
-  if (logits_MV.is_cpu()) {
+                  model::SoftmaxLoss options, const at::Tensor& teacher_MV, double teacher_share,
+                  const Sums& sums) {
+  const at::Tensor& losses_M = sums.losses_M;
+  const at::Tensor& squares_M = sums.squares_M;
+  if (logits_MV.is_cpu() && !teacher_MV.defined()) {
     options.scale /= count.item<float>();
     model::softmax_loss({logits_MV.size(0), logits_MV.size(1)}, logits_MV.mutable_data_ptr<float>(),
                         targets_M.const_data_ptr<int64_t>(), options,
@@ -46,18 +66,25 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   const at::Tensor loss_M = log_partition_M - logits_MV.gather(1, index_M1).squeeze(1);
   losses_M.copy_(loss_M.masked_fill(~counts_M, 0));
   squares_M.copy_(log_partition_M.square().masked_fill(~counts_M, 0));
+  at::Tensor wanted_MV;
+  if (teacher_MV.defined()) {
+    wanted_MV = teacher_MV.exp();
+    const at::Tensor apart_MV = (teacher_MV - logits_MV).add_(log_partition_M.unsqueeze(1));
+    sums.divergences_M.copy_(apart_MV.mul_(wanted_MV).sum(1).masked_fill(~counts_M, 0));
+  }
   if (options.scale == 0) return;
   const at::Tensor share_M = counts_M * (options.scale / count);
   // From here on logits_MV holds its gradient.
   logits_MV.sub_(log_partition_M.unsqueeze(1)).exp_();
   logits_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
-  logits_MV.scatter_add_(1, index_M1, -share_M.unsqueeze(1));
+  logits_MV.scatter_add_(1, index_M1, share_M.unsqueeze(1) * (teacher_share - 1));
+  if (wanted_MV.defined()) logits_MV.sub_(wanted_MV.mul_(share_M.unsqueeze(1) * teacher_share));
 }
 
 /// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
 /// gradients: dhidden is written, the head's is added to.
 Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
-               const at::Tensor& count, const model::SoftmaxLoss& options,
+               const at::Tensor& count, const model::SoftmaxLoss& options, const Teacher& teacher,
                const at::Tensor& dhidden_MC) {
   const model::Weight& head = model.head_VC();
   const double cap = model.config().logits_softcap;
@@ -66,7 +93,9 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
   at::Tensor logits_MV = at::empty({slice, vocab}, hidden_MC.options());
   Sums sums{at::empty({positions}, hidden_MC.options()),
-            at::empty({positions}, hidden_MC.options())};
+            at::empty({positions}, hidden_MC.options()),
+            {}};
+  if (teacher.is_there()) sums.divergences_M = at::empty({positions}, hidden_MC.options());
   for (int64_t begin = 0; begin < positions; begin += slice) {
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
@@ -77,8 +106,13 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
       capped_MV = (part_MV / cap).tanh();
       part_MV.copy_(capped_MV * cap);
     }
-    softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options,
-                 sums.losses_M.narrow(0, begin, size), sums.squares_M.narrow(0, begin, size));
+    at::Tensor teacher_MV;
+    if (teacher.is_there()) {
+      const at::Tensor logits = teacher.model->logits(teacher.hidden_MC.narrow(0, begin, size));
+      teacher_MV = at::log_softmax(logits, 1);
+    }
+    softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options, teacher_MV,
+                 teacher.share, sums.slice(begin, size));
     if (!dhidden_MC.defined()) continue;
     if (cap > 0) part_MV.mul_(1 - capped_MV.square());
     model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head.value.detach());
@@ -94,9 +128,15 @@ at::Tensor count_targets(const at::Tensor& targets_M) {
 
 Loss mean(const Sums& sums, const at::Tensor& count, const LossOptions& options) {
   // Sums of many small terms: in double, so that the order of adding does not show.
-  const at::Tensor cross_entropy = (sums.losses_M.sum(at::kDouble) / count).to(at::kFloat);
-  const at::Tensor square = (sums.squares_M.sum(at::kDouble) / count).to(at::kFloat);
-  return {cross_entropy, cross_entropy + square * options.z_loss};
+  const auto mean = [&](const at::Tensor& all_M) {
+    return (all_M.sum(at::kDouble) / count).to(at::kFloat);
+  };
+  Loss loss{.cross_entropy = mean(sums.losses_M), .divergence = {}, .total = {}};
+  loss.total = loss.cross_entropy + mean(sums.squares_M) * options.z_loss;
+  if (!sums.divergences_M.defined()) return loss;
+  loss.divergence = mean(sums.divergences_M);
+  loss.total = loss.total + (loss.divergence - loss.cross_entropy) * options.teacher_share;
+  return loss;
 }
 
 /// The mean over layers, times its weight.
@@ -126,7 +166,15 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
   const at::Tensor dhidden_MC = at::empty_like(hidden_MC);
   const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss),
                                   static_cast<float>(options.scale)};
-  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, dhidden_MC);
+  Teacher teacher;
+  if (options.teacher != nullptr) {
+    ATOLL_CHECK(options.teacher->config().vocab_size == model.config().vocab_size);
+    const at::Tensor wanted_BTC = options.teacher->hidden_BTC(inputs_BT);
+    teacher = {.model = options.teacher,
+               .share = options.teacher_share,
+               .hidden_MC = wanted_BTC.reshape({-1, wanted_BTC.size(2)})};
+  }
+  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, teacher, dhidden_MC);
   torch::autograd::variable_list outputs{hidden_BTC};
   torch::autograd::variable_list gradients{dhidden_MC.view(hidden_BTC.sizes())};
   if (balance.defined()) {
@@ -145,7 +193,7 @@ Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
   const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss), 0};
   const at::Tensor count = count_targets(targets_M);
   const at::Tensor hidden_MC = hidden_BTC.view({-1, hidden_BTC.size(2)});
-  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, {});
+  const Sums sums = head_loss(model, hidden_MC, targets_M, count, kernel, {}, {});
   return mean(sums, count, options);
 }
 

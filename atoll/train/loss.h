@@ -17,13 +17,19 @@ struct LossOptions {
   double z_loss = 0;
   /// Factor of the gradient, e.g. this micro-batch's share of the step.
   double scale = 1;
+  /// A model of the same vocabulary, on the same device, from which to learn (Hinton et al. 2015):
+  /// this share of the loss, from 0 to 1, is the divergence of the model's predictions from its,
+  /// KL(teacher || model); the cross entropy is the rest. Null, and 0: none.
+  const model::Model* teacher = nullptr;
+  double teacher_share = 0;
 };
 
 /// Means over the targets that count, as FP32 scalars on the model's device; not multiplied by
 /// LossOptions::scale.
 struct Loss {
   at::Tensor cross_entropy;  // In nats per token.
-  at::Tensor total;          // cross_entropy + z-loss.
+  at::Tensor divergence;     // From the teacher, likewise; undefined without one.
+  at::Tensor total;          // Their sum, each times its share, + z-loss.
 };
 
 /// Forward and backward: adds scale x d(total)/dP to the model's gradients, and where the model has
@@ -34,7 +40,7 @@ struct Loss {
 Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
                           const at::Tensor& targets_BT, const LossOptions& options);
 
-/// The same loss without gradients.
+/// The same loss without gradients, and without a teacher.
 Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
                    const at::Tensor& targets_BT, const LossOptions& options);
 

@@ -3,6 +3,7 @@
 #include "atoll/train/loss.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -154,6 +155,82 @@ TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
 INSTANTIATE_TEST_SUITE_P(Families, GradientTest,
                          testing::Values(std::pair(true, false), std::pair(false, false),
                                          std::pair(true, true), std::pair(false, true)));
+
+/// Against LibTorch's own divergence, in FP64, from another model with another head.
+TEST(TeacherTest, LossAndGradientAreThoseOfTheDefinition) {
+  for (const double cap : {0.0, 3.0}) {
+    ModelConfig config = small_config();
+    if (cap > 0) config.architecture = "gemma2";
+    config.logits_softcap = cap;
+    Model model(config, at::kCPU, Purpose::kTraining);
+    randomise(model);
+    ModelConfig larger = small_config();
+    larger.hidden_size = 32;
+    larger.num_layers = 3;
+    Model teacher(larger, at::kCPU, Purpose::kInference);
+    teacher.initialise(8);
+    teacher.parameters().values_P().mul_(4);
+    const at::Tensor inputs_BT = tokens({3, 20}, 97);
+    const at::Tensor targets_BT = next_tokens(inputs_BT);
+    const Loss loss = accumulate_gradients(
+        model, inputs_BT, targets_BT,
+        {.z_loss = 0.01, .scale = 0.5, .teacher = &teacher, .teacher_share = 0.7});
+    const at::Tensor found_P = model.parameters().gradients_P().clone();
+
+    // The loss as a function of the logits, whose gradient then goes through the model as that of
+    // any loss does: here of the hidden states, with the graph of the model itself.
+    model.parameters().gradients_P().zero_();
+    const at::Tensor counts_M = (targets_BT >= 0).view(-1);
+    at::Tensor hidden_BTC;
+    {
+      const at::AutoGradMode with_graph(true);
+      hidden_BTC = model.hidden_BTC(inputs_BT);
+    }
+    const at::Tensor head_VC =
+        model.head_VC().value.detach().to(at::kDouble).clone().set_requires_grad(true);
+    const at::Tensor leaf_MC =
+        hidden_BTC.detach().view({-1, 24}).to(at::kDouble).clone().set_requires_grad(true);
+    at::Tensor wanted_MV;
+    {
+      const at::NoGradGuard no_grad;
+      wanted_MV = at::softmax(teacher.logits(teacher.hidden_BTC(inputs_BT)).to(at::kDouble), 2)
+                      .view({-1, 97});
+    }
+    const at::AutoGradMode with_graph(true);
+    at::Tensor logits_MV = leaf_MC.matmul(head_VC.t());
+    if (cap > 0) logits_MV = (logits_MV / cap).tanh() * cap;
+    const at::Tensor log_probabilities = at::log_softmax(logits_MV, 1);
+    const at::Tensor divergence =
+        at::kl_div(log_probabilities, wanted_MV, at::Reduction::None)
+            .sum(1)
+            .masked_select(counts_M)
+            .mean();
+    const at::Tensor cross_entropy =
+        at::nll_loss(log_probabilities, targets_BT.view(-1), {}, at::Reduction::Mean, -100);
+    const at::Tensor square =
+        at::logsumexp(logits_MV, {1}).square().masked_select(counts_M).mean();
+    const at::Tensor total = 0.7 * divergence + 0.3 * cross_entropy + 0.01 * square;
+    EXPECT_NEAR(loss.divergence.item<double>(), divergence.item<double>(), 1e-4);
+    EXPECT_NEAR(loss.cross_entropy.item<double>(), cross_entropy.item<double>(), 1e-4);
+    EXPECT_NEAR(loss.total.item<double>(), total.item<double>(), 1e-4);
+    (0.5 * total).backward();
+    hidden_BTC.backward(leaf_MC.grad().to(at::kFloat).view(hidden_BTC.sizes()));
+    model.head_VC().grad.add_(head_VC.grad().to(at::kFloat));
+    EXPECT_LT(relative_error(found_P, model.parameters().gradients_P()), 1e-4) << cap;
+  }
+}
+
+TEST(TeacherTest, WhoIsItsOwnTeacherHasNothingToLearn) {
+  Model model(small_config(), at::kCPU, Purpose::kTraining);
+  randomise(model);
+  Model teacher(small_config(), at::kCPU, Purpose::kInference);
+  randomise(teacher);
+  const at::Tensor inputs_BT = tokens({2, 20}, 97);
+  const Loss loss = accumulate_gradients(model, inputs_BT, next_tokens(inputs_BT),
+                                         {.teacher = &teacher, .teacher_share = 1});
+  EXPECT_NEAR(loss.total.item<double>(), 0, 1e-6);
+  EXPECT_LT(model.parameters().gradients_P().abs().max().item<double>(), 1e-6);
+}
 
 TEST(LossTest, MicroBatchesAddUpToTheWholeBatch) {
   Model whole(small_config(), at::kCPU, Purpose::kTraining);

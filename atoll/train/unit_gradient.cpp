@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "atoll/train/loss.h"
 
 namespace atl::train {
 
@@ -16,11 +15,14 @@ data::BatchOptions batch_options(const method::TrainOptions& options) {
           .seed = static_cast<uint64_t>(options.seed)};
 }
 
-UnitGradient::UnitGradient(model::Model& model, const data::Mixture& mixture,
-                           const method::TrainOptions& options, int64_t num_units)
+UnitGradient::UnitGradient(model::Model& model, const model::Model* teacher,
+                           const data::Mixture& mixture, const method::TrainOptions& options,
+                           int64_t num_units)
     : model_(model),
       rows_(mixture, data::Split::kTrain, batch_options(options)),
-      z_loss_(options.z_loss),
+      loss_{.z_loss = options.z_loss,
+            .teacher = teacher,
+            .teacher_share = options.teacher_share},
       num_units_(num_units),
       num_rows_(options.batch_rows / num_units),
       inputs_BT_(at::empty({options.micro_batch_rows > 0 ? options.micro_batch_rows : num_rows_,
@@ -44,9 +46,10 @@ double UnitGradient::add(int64_t unit) {
         begin + static_cast<size_t>(micro * micro_rows), static_cast<size_t>(micro_rows));
     rows_.fill(mine, as_span(inputs_BT_), as_span(targets_BT_));
     const at::Device device = model_.device();
+    LossOptions options = loss_;
+    options.scale = 1.0 / static_cast<double>(num_micro);
     const Loss loss =
-        accumulate_gradients(model_, inputs_BT_.to(device), targets_BT_.to(device),
-                             {.z_loss = z_loss_, .scale = 1.0 / static_cast<double>(num_micro)});
+        accumulate_gradients(model_, inputs_BT_.to(device), targets_BT_.to(device), options);
     sum += loss.cross_entropy.item<double>();
   }
   return sum / static_cast<double>(num_micro);

@@ -11,6 +11,7 @@
 #include "atoll/data/batches.h"
 #include "atoll/method/train_options.h"
 #include "atoll/model/model.h"
+#include "atoll/train/loss.h"
 
 namespace atl::train {
 
@@ -20,8 +21,8 @@ data::BatchOptions batch_options(const method::TrainOptions& options);
 class UnitGradient {
  public:
   /// A global batch is cut into `num_units`. Throws InputError when the data holds no whole one.
-  /// References outlive it.
-  UnitGradient(model::Model& model, const data::Mixture& mixture,
+  /// References, and the teacher (null: none), outlive it.
+  UnitGradient(model::Model& model, const model::Model* teacher, const data::Mixture& mixture,
                const method::TrainOptions& options, int64_t num_units);
 
   /// Adds it to the model's gradients; the mean cross entropy of the unit's rows.
@@ -34,7 +35,7 @@ class UnitGradient {
  private:
   model::Model& model_;
   data::Batches rows_;
-  double z_loss_;
+  LossOptions loss_;  // Of a micro-batch.
   int64_t num_units_;
   int64_t num_rows_;  // Of a unit.
   at::Tensor inputs_BT_;
