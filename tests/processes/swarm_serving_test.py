@@ -402,6 +402,56 @@ class LiarsTest(Serving):
         self.assertRegex(ask(url, "/metrics"), r"atoll_audited_tokens_total\{.*\} 0\n")
 
 
+def counted(url, name):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in ask(url, "/metrics").splitlines() if line.startswith(f"atoll_{name}_tokens_total"))
+
+
+class DraftModelTest(Serving):
+    """A gateway with a model that guesses: some of the model's own layers."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.draft = ROOT / "draft"
+        subprocess.run([ATOLL, "convert", cls.model, cls.draft, "--layers", "0,1,2,4,5", "--verify"], check=True, capture_output=True)
+
+    def test_answers_are_the_same_while_servers_are_killed(self):
+        swarm = self.swarm("0:3", "3:6", "3:6", "0:3", gateways=0)
+        url = swarm.gateway("g", "--draft-model", self.draft, "--draft-kv-gib", "0.01")
+        swarm.wait_whole(url)
+        bodies = (GREEDY, SEEDED, FOUR, FORM, READING, PREFIX)
+        for body in bodies:
+            self.check(Asked(url, **body), body, "guessed")
+        self.assertGreater(counted(url, "accepted"), 20)
+        self.assertLess(counted(url, "accepted"), counted(url, "drafted"))
+        asked = [Asked(url, **body) for body in bodies]
+        asked[0].wait_pieces(self.random.randrange(1, 60))
+        swarm.kill(self.random.choice(list(swarm.busy(0.05))))
+        for one, body in zip(asked, bodies):
+            self.check(one, body, "guessed while a server was killed")
+
+    def test_what_cannot_guess_is_refused(self):
+        def refused(*words):
+            done = subprocess.run([ATOLL, *map(str, words)], capture_output=True, text=True, timeout=DEADLINE_S)
+            self.assertIn(done.returncode, (1, 2))
+            return done.stderr
+        gateway = ["gateway", self.model, "--join", "127.0.0.1:1", "--listen", "127.0.0.1:0"]
+        other = ROOT / "other-tokenizer"
+        shutil.copytree(self.draft, other)
+        tokenizer = json.loads((other / "tokenizer.json").read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        one, two = sorted(vocabulary, key=vocabulary.get)[300:302]
+        vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+        (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.assertRegex(refused(*gateway, "--draft-model", other), "another tokenizer")
+        self.assertRegex(refused(*gateway, "--draft-model", ROOT / "nothing"), "nothing")
+        self.assertRegex(refused(*gateway, "--draft-model", self.draft, "--draft-kv-gib", "0.000001"), "draft-kv-gib")
+        self.assertRegex(refused(*gateway, "--draft-kv-gib", "1"), "draft-model")
+        self.assertRegex(refused(*gateway, "--strict"), "draft-model")
+        self.assertRegex(refused("convert", self.model, ROOT / "none", "--layers", "0,6"), "from 0 to 5")
+        self.assertRegex(refused("convert", self.model, ROOT / "none.gguf", "--layers", "0"), "--layers")
+
+
 class EncryptedTest(Serving):
     def test_who_is_invited_and_who_is_not(self):
         swarm = ServingSwarm(ATOLL, self.model, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
