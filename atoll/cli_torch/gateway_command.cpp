@@ -58,18 +58,21 @@ Examples:
 std::optional<LoadedModel> load_draft(const GatewayArguments& arguments,
                                       const LoadedModel& loaded) {
   if (arguments.draft_model.empty()) return std::nullopt;
-  LoadedModel draft = load_model({.model = arguments.draft_model, .strict = arguments.model.strict});
+  LoadedModel draft =
+      load_model({.model = arguments.draft_model, .strict = arguments.model.strict});
   const int64_t vocab_size = loaded.model.config().vocab_size;
   const int64_t draft_vocab_size = draft.model.config().vocab_size;
   if (draft_vocab_size < vocab_size) {
-    throw InputError(fmt::format("--draft-model: '{}' has {} ids and the model {}: it cannot guess "
-                                 "what it has no ids for",
-                                 arguments.draft_model, draft_vocab_size, vocab_size));
+    throw InputError(
+        fmt::format("--draft-model: '{}' has {} ids and the model {}: it cannot guess "
+                    "what it has no ids for",
+                    arguments.draft_model, draft_vocab_size, vocab_size));
   }
   if (!tokenizer::give_same_ids(loaded.tokenizer, draft.tokenizer, vocab_size)) {
-    throw InputError(fmt::format("--draft-model: '{}' has another tokenizer than the model; name a "
-                                 "model whose tokens have the same ids",
-                                 arguments.draft_model));
+    throw InputError(
+        fmt::format("--draft-model: '{}' has another tokenizer than the model; name a "
+                    "model whose tokens have the same ids",
+                    arguments.draft_model));
   }
   return draft;
 }

@@ -66,7 +66,8 @@ TEST(LookaheadTest, NoChoiceIsMuchWorseThanTheBest) {
   for (const double acceptance : {0.1, 0.5, 0.8, 0.95}) {
     for (const double step : {0.0, 0.004, 0.03}) {
       const GuessTimes times{.round_trip_s = 0.09, .step_s = step};
-      const double chosen = tokens_per_s(acceptance, times, choose_num_ahead(acceptance, times, 16));
+      const double chosen =
+          tokens_per_s(acceptance, times, choose_num_ahead(acceptance, times, 16));
       for (int64_t ahead = 0; ahead <= 16; ++ahead) {
         EXPECT_GE(chosen, 0.97 * tokens_per_s(acceptance, times, ahead));
       }

@@ -67,9 +67,9 @@ std::unique_ptr<const model::Model> load_teacher(const run::RunConfig& config,
         place, vocab_size, config.model.vocab_size));
   }
   if (teacher->config().context() < config.train.sequence_length) {
-    throw InputError(fmt::format(
-        "train.teacher: '{}' reads {} tokens at most and train.sequence_length is {}", place,
-        teacher->config().context(), config.train.sequence_length));
+    throw InputError(
+        fmt::format("train.teacher: '{}' reads {} tokens at most and train.sequence_length is {}",
+                    place, teacher->config().context(), config.train.sequence_length));
   }
   for (const std::string& sentence : teacher->parameters().not_finite()) {
     throw InputError(fmt::format("train.teacher: '{}': {}", place, sentence));

@@ -44,9 +44,9 @@ Model with_layers(const Model& source, std::span<const int64_t> layers) {
   int64_t last = -1;
   for (const int64_t layer : layers) {
     if (layer <= last || layer >= num_layers) {
-      throw UsageError(fmt::format(
-          "layers to keep are increasing numbers from 0 to {}, and {} follows {}", num_layers - 1,
-          layer, last < 0 ? "nothing" : std::to_string(last)));
+      throw UsageError(
+          fmt::format("layers to keep are increasing numbers from 0 to {}, and {} follows {}",
+                      num_layers - 1, layer, last < 0 ? "nothing" : std::to_string(last)));
     }
     last = layer;
   }

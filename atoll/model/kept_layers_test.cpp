@@ -43,10 +43,8 @@ TEST(KeptLayersTest, TheModelIsThatOfTheseLayers) {
 }
 
 TEST(KeptLayersTest, EachKeepsItsWindow) {
-  const Model source = made({.architecture = "olmo3",
-                             .num_layers = 6,
-                             .sliding_window = 5,
-                             .layer_pattern = "ssf"});
+  const Model source =
+      made({.architecture = "olmo3", .num_layers = 6, .sliding_window = 5, .layer_pattern = "ssf"});
   const std::vector<int64_t> layers{0, 2, 3, 4};
   const Model kept = with_layers(source, layers);
   EXPECT_TRUE(through(kept, {0, 1, 2, 3}).equal(through(source, layers)));
@@ -54,8 +52,7 @@ TEST(KeptLayersTest, EachKeepsItsWindow) {
 
 TEST(KeptLayersTest, OnlyIncreasingLayersOfItsOwnCanBeKept) {
   const Model source = made({.num_layers = 3});
-  for (const std::vector<int64_t>& layers :
-       {std::vector<int64_t>{}, {3}, {-1}, {1, 1}, {2, 0}}) {
+  for (const std::vector<int64_t>& layers : {std::vector<int64_t>{}, {3}, {-1}, {1, 1}, {2, 0}}) {
     EXPECT_THROW(with_layers(source, layers), UsageError);
   }
 }

@@ -34,8 +34,9 @@ void ChainGenerator::guess() {
   for (auto it = to_guess_.begin(); it != to_guess_.end();) {
     GuessedText& text = texts_.at(*it);
     const DraftModel::Text each{.id = *it, .ids = text.ids()};
-    const bool wants = !draft_->gives_up(each) && (text.wants_guess(most_guesses(), *draft_model()) ||
-                                     (!text.has_begun() && draft_->lacks(each)));
+    const bool wants =
+        !draft_->gives_up(each) && (text.wants_guess(most_guesses(), *draft_model()) ||
+                                    (!text.has_begun() && draft_->lacks(each)));
     if (wants) wanted.push_back(each);
     it = wants ? std::next(it) : to_guess_.erase(it);
   }

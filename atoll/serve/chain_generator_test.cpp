@@ -402,10 +402,8 @@ TEST_F(ChainGeneratorTest, TokensThatAreGuessedHaveTheModelsDistribution) {
   model::Model similar = make_small_model(5);
   similar.parameters().values_P().add_(make_small_model(6).parameters().values_P(), 0.2);
   const auto generator = gateway({.model = &similar, .max_drafts = 200});
-  GenerationRequest request{.prompt = text(1, 5),
-                            .max_tokens = 4,
-                            .ends = {},
-                            .sampler = {.temperature = kTemperature}};
+  GenerationRequest request{
+      .prompt = text(1, 5), .max_tokens = 4, .ends = {}, .sampler = {.temperature = kTemperature}};
   std::vector<std::vector<int64_t>> answers;
   while (std::ssize(answers) < 10'000) {
     std::vector<GenerationRequest> some;

@@ -39,8 +39,7 @@ bool DraftModel::gives_up(const Text& text) const {
 bool DraftModel::lacks(const Text& text) const {
   if (gives_up(text)) return false;
   const auto found = known_.find(text.id);
-  return found == known_.end() ||
-         num_same(found->second.ids, text.ids) < std::ssize(text.ids);
+  return found == known_.end() || num_same(found->second.ids, text.ids) < std::ssize(text.ids);
 }
 
 void DraftModel::forget(Id id) {
@@ -74,16 +73,14 @@ bool DraftModel::prepare(Known& known, int64_t count) {
 void DraftModel::remember(const Known& known, int64_t begin) {
   const int64_t length = known.cache.length();
   if (length / kPositions == begin / kPositions) return;
-  prefixes_.add(known.ids, std::span(known.cache.pages())
-                               .first(static_cast<size_t>(length / kPositions)));
+  prefixes_.add(known.ids,
+                std::span(known.cache.pages()).first(static_cast<size_t>(length / kPositions)));
 }
 
 std::vector<DraftModel::Read> DraftModel::read(std::span<const Text> texts) {
   std::vector<int64_t> num_unread;
   for (const Text& text : texts) {
-    num_unread.push_back(gives_up(text)
-                             ? 0
-                             : std::ssize(text.ids) - std::ssize(known(text).ids));
+    num_unread.push_back(gives_up(text) ? 0 : std::ssize(text.ids) - std::ssize(known(text).ids));
   }
   const bool are_few =
       std::ranges::any_of(num_unread, [](int64_t count) { return count > 0 && count <= kFew; });

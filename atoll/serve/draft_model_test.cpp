@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kPageBytes = 3 * 2 * 2 * 32 * 6 * 4;
 
 at::Tensor logits_behind(const std::vector<int64_t>& ids) {
-  const at::Tensor tokens_1T = at::empty({1, std::ssize(ids)}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor tokens_1T =
+      at::empty({1, std::ssize(ids)}, at::TensorOptions().dtype(at::kLong));
   std::ranges::copy(ids, tokens_1T.mutable_data_ptr<int64_t>());
   const at::Tensor hidden_TC = small_model().hidden_BTC(tokens_1T)[0];
   return small_model().logits(hidden_TC.narrow(0, hidden_TC.size(0) - 1, 1))[0];

@@ -26,8 +26,7 @@ std::array<decoding::Acceptance, sizeof...(kMatched)> usual(
 GuessedText::GuessedText(std::unique_ptr<Sequence> sequence)
     : sequence_(std::move(sequence)),
       ids_(sequence_->tokens()),
-      acceptance_(
-          usual(std::make_index_sequence<decoding::NgramDraft::kMostMatched + 1>())) {}
+      acceptance_(usual(std::make_index_sequence<decoding::NgramDraft::kMostMatched + 1>())) {}
 
 GuessedText::Taken GuessedText::take(int64_t position, const at::Tensor& row, Time now) {
   const int64_t length = std::ssize(sequence_->tokens());

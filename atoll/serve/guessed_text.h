@@ -33,7 +33,7 @@ class GuessedText {
   int64_t num_guesses() const { return length() - std::ssize(sequence_->tokens()); }
 
   struct Taken {
-    bool is_done = false;   // It wants nothing more.
+    bool is_done = false;    // It wants nothing more.
     bool was_right = false;  // A guess was.
     bool was_wrong = false;  // So there are none any more, and ids() has changed.
   };
@@ -49,7 +49,8 @@ class GuessedText {
   /// Guesses from what is in the text already, as far as they are likely, or, where there is a
   /// model, likelier than its; `most` guesses at once. How many came.
   int64_t guess_from_itself(int64_t most, const std::optional<Model>& model);
-  /// Whether a guess of the model's is wanted now. Of a text of which no token was made yet none is.
+  /// Whether a guess of the model's is wanted now. Of a text of which no token was made yet none
+  /// is.
   bool wants_guess(int64_t most, const Model& model);
   /// Takes it from the model's logits (V), behind ids(), which are overwritten. False: the text
   /// ends there, as the model sees it. Throws as Sequence::guess() does.

@@ -30,8 +30,7 @@ class GuessedTextTest : public ::testing::Test {
                                         .max_tokens = max_tokens,
                                         .ends = {9},
                                         .sampler = {.temperature = 0}};
-    return GuessedText(
-        std::make_unique<Answer>(1, std::move(request), kVocab, kContext, heard_));
+    return GuessedText(std::make_unique<Answer>(1, std::move(request), kVocab, kContext, heard_));
   }
   GuessedText::Taken take(GuessedText& text, int64_t id) {
     now_ += std::chrono::milliseconds(100);

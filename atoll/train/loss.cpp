@@ -92,9 +92,8 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   const int64_t vocab = head.num_outputs();
   const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
   at::Tensor logits_MV = at::empty({slice, vocab}, hidden_MC.options());
-  Sums sums{at::empty({positions}, hidden_MC.options()),
-            at::empty({positions}, hidden_MC.options()),
-            {}};
+  Sums sums{
+      at::empty({positions}, hidden_MC.options()), at::empty({positions}, hidden_MC.options()), {}};
   if (teacher.is_there()) sums.divergences_M = at::empty({positions}, hidden_MC.options());
   for (int64_t begin = 0; begin < positions; begin += slice) {
     const int64_t size = std::min(slice, positions - begin);

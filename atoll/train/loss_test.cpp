@@ -200,15 +200,13 @@ TEST(TeacherTest, LossAndGradientAreThoseOfTheDefinition) {
     at::Tensor logits_MV = leaf_MC.matmul(head_VC.t());
     if (cap > 0) logits_MV = (logits_MV / cap).tanh() * cap;
     const at::Tensor log_probabilities = at::log_softmax(logits_MV, 1);
-    const at::Tensor divergence =
-        at::kl_div(log_probabilities, wanted_MV, at::Reduction::None)
-            .sum(1)
-            .masked_select(counts_M)
-            .mean();
+    const at::Tensor divergence = at::kl_div(log_probabilities, wanted_MV, at::Reduction::None)
+                                      .sum(1)
+                                      .masked_select(counts_M)
+                                      .mean();
     const at::Tensor cross_entropy =
         at::nll_loss(log_probabilities, targets_BT.view(-1), {}, at::Reduction::Mean, -100);
-    const at::Tensor square =
-        at::logsumexp(logits_MV, {1}).square().masked_select(counts_M).mean();
+    const at::Tensor square = at::logsumexp(logits_MV, {1}).square().masked_select(counts_M).mean();
     const at::Tensor total = 0.7 * divergence + 0.3 * cross_entropy + 0.01 * square;
     EXPECT_NEAR(loss.divergence.item<double>(), divergence.item<double>(), 1e-4);
     EXPECT_NEAR(loss.cross_entropy.item<double>(), cross_entropy.item<double>(), 1e-4);

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-
 namespace atl::train {
 
 data::BatchOptions batch_options(const method::TrainOptions& options) {
@@ -20,9 +19,7 @@ UnitGradient::UnitGradient(model::Model& model, const model::Model* teacher,
                            int64_t num_units)
     : model_(model),
       rows_(mixture, data::Split::kTrain, batch_options(options)),
-      loss_{.z_loss = options.z_loss,
-            .teacher = teacher,
-            .teacher_share = options.teacher_share},
+      loss_{.z_loss = options.z_loss, .teacher = teacher, .teacher_share = options.teacher_share},
       num_units_(num_units),
       num_rows_(options.batch_rows / num_units),
       inputs_BT_(at::empty({options.micro_batch_rows > 0 ? options.micro_batch_rows : num_rows_,
