@@ -312,7 +312,8 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const at::Tensor tokens_1T =
       at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
   for (int64_t i = begin; i < feed.end; ++i) {
-    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] = reading->second.text.ids()[static_cast<size_t>(i)];
+    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] =
+        reading->second.text.ids()[static_cast<size_t>(i)];
   }
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);

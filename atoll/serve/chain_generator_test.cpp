@@ -346,7 +346,8 @@ TEST_F(ChainGeneratorTest, GuessesOfAnotherModelChangeNothing) {
 TEST_F(ChainGeneratorTest, TextsForWhoseGuessesThereIsNoRoomGoOn) {
   serve("a", {0, 3});
   const model::Model same = make_small_model(5);
-  const auto generator = gateway({.model = &same, .kv_bytes = 3 * 3 * 2 * 2 * 32 * 6 * 4});  // Three pages.
+  const auto generator =
+      gateway({.model = &same, .kv_bytes = 3 * 3 * 2 * 2 * 32 * 6 * 4});  // Three pages.
   auto heard = ask(*generator, requests(60));
   expect_same(heard, requests(60));
   EXPECT_GT(generator->status().accepted_tokens, 0);
