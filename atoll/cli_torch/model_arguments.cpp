@@ -30,8 +30,8 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   const auto types = weights::names_of(weights::ServedType());
   command
       .add_option("--dtype", arguments.dtype,
-                  "of the layers' matrices: auto (as stored), bf16, int8, int4: less memory, and "
-                  "less to read for a token, for a little quality")
+                  "of the layers' matrices: auto (as stored), bf16, int8, int4: less memory, "
+                  "for a little quality")
       ->capture_default_str()
       ->check(CLI::IsMember(std::vector<std::string>(types.begin(), types.end())));
   command.add_flag("--strict", arguments.strict,

@@ -1,6 +1,6 @@
 #pragma once
 // In what type a model's layers compute, other than that of its files: fewer bits a weight, so that
-// more layers fit into memory and a token reads less of it. Pure, thread-safe.
+// more layers fit into memory. Pure, thread-safe.
 #include <cstdint>
 #include <memory>
 #include <optional>
