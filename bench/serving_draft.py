@@ -9,6 +9,7 @@ gain(model, draft, folder) is for claims.
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import types
@@ -87,7 +88,7 @@ def gain(model, draft, folder, round_trip_ms=ROUND_TRIP_MS):
             found = {}
             for name, words in (("plain", ()), ("draft", ("--draft-model", draft))):
                 url = swarm.gateway_of(name, *words)
-                done = net.run(name, [sys.executable, __file__, "--ask", url], capture_output=True, text=True)
+                done = net.run(name, [sys.executable, __file__, "--ask", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 if done.returncode != 0:
                     raise RuntimeError(f"{done.stderr[-2000:]}\n{swarm.log(name)[-2000:]}")
                 found[name] = json.loads(done.stdout)

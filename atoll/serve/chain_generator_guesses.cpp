@@ -11,15 +11,9 @@ constexpr double kNewestGuess = 0.1;  // What its time counts.
 
 }  // namespace
 
-/// Its tokens and guesses are others, or more, from there on.
-void ChainGenerator::change(GuessedText& text, int64_t num_same) {
-  text.sent(clock_.now());
-  conductor_.change(text.sequence().id(), text_of(text), num_same);
-}
-
 /// Of a text. Where many are read together, each row counts.
 int64_t ChainGenerator::most_guesses() const {
-  return options_.max_drafts / std::max<int64_t>(std::ssize(texts_), 1);
+  return options_.max_drafts / std::max<int64_t>(std::ssize(readings_), 1);
 }
 
 std::optional<GuessedText::Model> ChainGenerator::draft_model() const {
@@ -32,7 +26,7 @@ void ChainGenerator::guess() {
   const Time begin = clock_.now();
   std::vector<DraftModel::Text> wanted;
   for (auto it = to_guess_.begin(); it != to_guess_.end();) {
-    GuessedText& text = texts_.at(*it);
+    GuessedText& text = readings_.at(*it).text;
     const DraftModel::Text each{.id = *it, .ids = text.ids()};
     const bool wants =
         !draft_->gives_up(each) && (text.wants_guess(most_guesses(), *draft_model()) ||
@@ -43,7 +37,8 @@ void ChainGenerator::guess() {
   if (wanted.empty()) return;
   const std::vector<DraftModel::Read> read = draft_->read(wanted);
   for (const DraftModel::Read& each : read) {
-    GuessedText& text = texts_.at(each.id);
+    Reading& reading = readings_.at(each.id);
+    GuessedText& text = reading.text;
     const int64_t length = text.length();
     bool is_good = text.has_begun();  // Else its text was read beforehand.
     try {
@@ -56,7 +51,7 @@ void ChainGenerator::guess() {
       continue;
     }
     counts_.drafted_tokens += 1 + text.guess_from_itself(most_guesses(), draft_model());
-    change(text, length);
+    change(reading, length);
   }
   if (read.empty()) return;
   const double step_s = seconds(clock_.now() - begin);
