@@ -185,6 +185,13 @@ std::vector<double> second_and_third(const std::vector<int64_t>& prompt) {
   return {begin, begin + joint_VV.numel()};
 }
 
+/// A model that guesses, or none.
+struct Draft {
+  const model::Model* model = nullptr;
+  int64_t kv_bytes = int64_t{1} << 30;
+  int64_t max_drafts = 16;
+};
+
 class ChainGeneratorTest : public ::testing::Test {
  protected:
   ChainGeneratorTest() : directory_(network_), alone_(small_model(), {}) {}
@@ -196,12 +203,6 @@ class ChainGeneratorTest : public ::testing::Test {
   ServerThread& server(const std::string& name) {
     return *std::ranges::find(servers_, name, &ServerThread::name);
   }
-  /// A model that guesses.
-  struct Draft {
-    const model::Model* model = nullptr;
-    int64_t kv_bytes = int64_t{1} << 30;
-    int64_t max_drafts = 16;
-  };
   std::unique_ptr<ChainGenerator> gateway(const Draft& draft) {
     return gateway(0.125, chain::Precision::kFp32, draft);
   }
