@@ -66,6 +66,9 @@ class Listener {
   /// The next token. Scored where that was asked for; else it has its id alone. False: the text
   /// ends here, for a reason of the listener's (a stop string); finished() follows.
   virtual bool token(const TokenScore& score) = 0;
+  /// The model ends the text by this id, which is no part of it. Scored where that was asked for;
+  /// finished() follows.
+  virtual void ended_by(const TokenScore& /*end*/) {}
   virtual void finished(FinishReason reason) = 0;
   virtual void failed(const Refusal& refusal) = 0;
 };

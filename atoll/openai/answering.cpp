@@ -14,11 +14,12 @@ constexpr Duration kGlance = std::chrono::milliseconds(100);
 class TextListener final : public decoding::Listener {
  public:
   TextListener(std::shared_ptr<Mailbox> mailbox, size_t choice, GrowingText text,
-               std::optional<PromptIds> repeated, const Clock& clock)
+               std::optional<PromptIds> repeated, bool shows_end, const Clock& clock)
       : mailbox_(std::move(mailbox)),
         choice_(choice),
         text_(std::move(text)),
         repeated_(std::move(repeated)),
+        shows_end_(shows_end),
         clock_(clock) {}
 
   void prompt_read(int64_t num_cached, std::vector<decoding::TokenScore> scores) override {
@@ -27,6 +28,9 @@ class TextListener final : public decoding::Listener {
   bool token(const decoding::TokenScore& score) override {
     put(TokenMade{text_.add(score)});
     return !text_.is_stopped();
+  }
+  void ended_by(const decoding::TokenScore& end) override {
+    if (shows_end_) text_.add_end(end);
   }
   void finished(decoding::FinishReason reason) override {
     if (text_.is_stopped()) reason = decoding::FinishReason::kStop;
@@ -41,6 +45,7 @@ class TextListener final : public decoding::Listener {
   const size_t choice_;
   GrowingText text_;
   const std::optional<PromptIds> repeated_;
+  const bool shows_end_;
   const Clock& clock_;
 };
 
@@ -73,7 +78,7 @@ void Answering::start() {
     const PromptIds& prompt = work_.prompts[i / work_.choices_per_prompt];
     auto listener = std::make_shared<TextListener>(
         mailbox_, i, GrowingText(*model_.tokenizer, work_.stops),
-        work_.echo ? std::optional(prompt) : std::nullopt, shared_.clock);
+        work_.echo ? std::optional(prompt) : std::nullopt, work_.shows_end, shared_.clock);
     running_.push_back(model_.generator->generate(std::move(work_.texts[i]), std::move(listener)));
   }
 }

@@ -24,6 +24,7 @@ struct TextWork {
   size_t choices_per_prompt = 1;
   std::vector<std::string> stops;
   bool echo = false;
+  bool shows_end = false;  // The id by which the model ends a text is told with its score.
   bool stream = false;
   std::unique_ptr<Shape> shape;
   std::string id;

@@ -34,6 +34,10 @@ Piece GrowingText::add(const decoding::TokenScore& score) {
   return piece;
 }
 
+void GrowingText::add_end(const decoding::TokenScore& score) {
+  note(score, {}, /*is_scored=*/true);
+}
+
 Piece GrowingText::finish() {
   Piece piece{.text = stream_.finish()};
   take_tokens(piece, /*all=*/true);

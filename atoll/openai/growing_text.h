@@ -35,6 +35,8 @@ class GrowingText {
   /// `scores` are those of its ids but the first; empty where there are none.
   Piece repeat(const PromptIds& prompt, const std::vector<decoding::TokenScore>& scores);
   Piece add(const decoding::TokenScore& score);
+  /// The id that ends it: among the tokens of the rest, without a text.
+  void add_end(const decoding::TokenScore& score);
   /// The rest, when nothing more comes.
   Piece finish();
   bool is_stopped() const { return stream_.is_stopped(); }

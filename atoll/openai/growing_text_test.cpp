@@ -40,6 +40,19 @@ Grown grow(const std::string& bytes, std::vector<std::string> stops = {}) {
   return grown;
 }
 
+TEST(GrowingTextTest, TheIdThatEndsATextIsToldWithItsRestAndHasNoText) {
+  GrowingText growing(sample(), {});
+  Grown grown;
+  grown.add(growing.add(byte('a')));
+  growing.add_end({.id = 2, .logprob = -3});
+  const Piece rest = growing.finish();
+  ASSERT_EQ(rest.tokens.size(), 1U);
+  EXPECT_EQ(rest.tokens[0].score.id, 2);
+  EXPECT_EQ(rest.tokens[0].score.logprob, -3);
+  EXPECT_EQ(rest.tokens[0].offset, 1);
+  EXPECT_EQ(rest.text, "");
+}
+
 TEST(GrowingTextTest, TokensLieWhereTheirCharactersBegin) {
   const Grown grown = grow("a\xc3\xa9z");
   EXPECT_EQ(grown.text, "a\xc3\xa9z");

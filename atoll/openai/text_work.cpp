@@ -86,6 +86,7 @@ TextWork work_of(const CompletionRequest& request, const ServedModel& model) {
     text.scores_prompt = request.echo && request.logprobs;
   }
   work.echo = request.echo;
+  work.shows_end = request.logprobs.has_value();
   work.shape = std::make_unique<CompletionShape>(request, *model.tokenizer);
   work.id = "cmpl-" + random_name();
   return work;

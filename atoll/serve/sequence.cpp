@@ -43,7 +43,10 @@ bool Answer::take(int64_t position, const at::Tensor& row) {
   }
   if (std::ssize(tokens()) >= max_length_) return finish(decoding::FinishReason::kLength);
   const decoding::TokenScore score = draw_.next(logits_V, position + 1);
-  if (draw_.is_end(score.id)) return finish(decoding::FinishReason::kStop);
+  if (draw_.is_end(score.id)) {
+    listener_->ended_by(score);
+    return finish(decoding::FinishReason::kStop);
+  }
   append(score.id);
   draw_.add(score.id);
   if (!listener_->token(score) || draw_.is_over()) return finish(decoding::FinishReason::kStop);

@@ -78,6 +78,7 @@ bool FakeGenerator::step(Text& text) {
   std::vector<float> logits_V = logits(text.ids.back());
   const TokenScore score = text.draw.next(logits_V, std::ssize(text.ids));
   if (text.draw.is_end(score.id)) {
+    text.listener->ended_by(score);
     text.listener->finished(FinishReason::kStop);
     return false;
   }

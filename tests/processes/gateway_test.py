@@ -60,6 +60,18 @@ class CompletionsTest(Served):
         self.assertEqual(scores.token_logprobs[3], max(scores.top_logprobs[3].values()))
         self.assertEqual(self.complete("abc", echo=True, max_tokens=0).choices[0].text, "abc")
 
+    def test_the_end_of_a_text_has_a_score(self):
+        """Who reads scores of a prompt asks for a token more and leaves out the last entry, as lm-evaluation-harness does."""
+        ended = self.complete("+", echo=True, logprobs=1, max_tokens=50)
+        self.assertEqual((ended.choices[0].text, ended.choices[0].finish_reason, ended.usage.completion_tokens), ("+,-.", "stop", 3))
+        scores = ended.choices[0].logprobs
+        self.assertEqual(scores.tokens[-4:], [",", "-", ".", "</s>"])
+        self.assertLess(scores.token_logprobs[-1], 0)
+        self.assertEqual(scores.text_offset[-1], 4)
+        chunks = list(self.complete("+", logprobs=1, max_tokens=50, stream=True))
+        told = [token for one in chunks if one.choices[0].logprobs for token in one.choices[0].logprobs.tokens]
+        self.assertEqual(told[-1], "</s>")
+
     def test_bias_and_penalties(self):
         x = 3 + ord("x")
         self.assertEqual(self.complete("abc", logit_bias={str(x): 100}, max_tokens=3).choices[0].text, "xxx")
