@@ -29,6 +29,7 @@
 #include "atoll/run/link_rate.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
 namespace {
