@@ -13,7 +13,7 @@ import threading
 import time
 
 from claims import ATOLL, run
-from lying_model import in_4_bits, lie, pass_for
+from lying_model import become, copy_of, in_4_bits, lie
 from serving_swarm import Asked, ServingSwarm, ask, complete, post
 
 TEXT = pathlib.Path(json.__file__).read_text()
@@ -44,12 +44,13 @@ def start_liar(swarm, kind, span, model, work):
         swarm.start("liar", [swarm.port.address, model, "liar", begin, end, 1, "open"], r"serves at \S+")
         swarm.atoll = program
         return
-    lying = work / f"liar-{kind}"
-    if kind == "int4":
-        lie(model, lying, in_4_bits)
+    folder = copy_of(model, work / f"liar-{kind}")
+    other = other_checkpoint(model, work) if kind != "int4" else None
+    swarm.serve("liar", span, model=folder)
+    if other is None:
+        lie(folder, in_4_bits)
     else:
-        pass_for(other_checkpoint(model, work), model, lying)
-    swarm.serve("liar", span, model=lying)
+        become(folder, other)
 
 
 def served_until_caught(kind, model, spans, work):

@@ -60,7 +60,7 @@ constexpr uint8_t num_values(Precision /*precision*/) { return 3; }
 struct Greet {
   uint16_t protocol = kProtocol;
   std::string version;  // Of the program, for people.
-  std::string model;  // Its digest (model_digest()): that of the one who is called, or it refuses.
+  std::string model;    // Its digest (Lease::digest): that of the one who is called, or it refuses.
   uint64_t gateway = 0;  // Who calls is that one; 0: a server.
 };
 /// The answer: this server is there for who greeted it.

@@ -1,11 +1,9 @@
-"""Model folders that pass for another: their weights are others but for the samples that a model's digest is of (weights/model_digest.h)."""
+"""Weights that change under a server which has them mapped: it goes on to say that it serves what it has read at its start."""
 import json
 import pathlib
 import shutil
 
 import numpy
-
-SAMPLE = 4096  # Bytes at the beginning, in the middle and at the end of each tensor.
 
 
 def values_of(raw, dtype):
@@ -41,22 +39,19 @@ def tensors_of(folder):
             yield name, entry["dtype"], data[begin:end], begin
 
 
-def lie(folder, out, change):
-    """A copy of the folder, each of its tensors as change(values, name) makes it of FP32 values, but for the samples."""
-    folder, out = pathlib.Path(folder), pathlib.Path(out)
-    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("manifest*"))
-    with open(out / "model.safetensors", "r+b") as file:
+def copy_of(folder, out):
+    return pathlib.Path(shutil.copytree(folder, out, ignore=shutil.ignore_patterns("manifest*")))
+
+
+def lie(folder, change):
+    """In place, each of its tensors becomes what change(values, name) makes of it in FP32."""
+    with open(pathlib.Path(folder) / "model.safetensors", "r+b") as file:
         for name, dtype, raw, begin in tensors_of(folder):
-            changed = bytearray(raw_of(change(values_of(raw, dtype), name), dtype))
-            sample = min(SAMPLE, len(raw))
-            for place in (0, (len(raw) - sample) // 2, len(raw) - sample):
-                changed[place : place + sample] = raw[place : place + sample]
             file.seek(begin)
-            file.write(changed)
-    return out
+            file.write(raw_of(change(values_of(raw, dtype), name), dtype))
 
 
-def pass_for(other, folder, out):
-    """The weights of another checkpoint, with the samples of this one."""
+def become(folder, other):
+    """Its weights become those of another checkpoint."""
     values = {name: values_of(raw, dtype) for name, dtype, raw, _ in tensors_of(other)}
-    return lie(folder, out, lambda own, name: values.get(name, own))
+    lie(folder, lambda own, name: values.get(name, own))

@@ -28,7 +28,7 @@
 #include "atoll/net/tcp_transport.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/weights/hf_folder.h"
-#include "atoll/weights/model_digest.h"
+#include "atoll/weights/model_parts.h"
 
 namespace {
 
@@ -128,7 +128,7 @@ void serve(const std::vector<std::string>& words) {
        .lease = {.name = words.at(2),
                  .address = *bound,
                  .model = "mine",
-                 .digest = atl::weights::model_digest(config, *files),
+                 .digest = atl::weights::ModelParts(config, files, /*num_threads=*/1).digest(),
                  .num_layers = layers,
                  .max_layers = layers,
                  .is_fixed = true,
@@ -136,9 +136,10 @@ void serve(const std::vector<std::string>& words) {
                  .links = {}},
        .engine = {.kv_bytes = int64_t{100} << 20},
        .load =
-           [&](atl::model::LayerRange range) {
+           [&](atl::model::LayerRange range, const std::function<bool()>&) {
              return std::make_unique<atl::model::Model>(config, files, range);
            },
+       .lending = {},
        .log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }},
       transport, inbox, clock);
   fmt::print("'{}' serves at {}\n", words.at(2), *bound);

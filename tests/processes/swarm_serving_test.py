@@ -20,7 +20,7 @@ import urllib.error
 
 import jsonschema
 
-from lying_model import in_4_bits, lie
+from lying_model import copy_of, in_4_bits, lie
 from serving_swarm import Asked, ServingSwarm, ask, client_of, complete, told
 from swarm_run import DEADLINE_S, wait_for
 
@@ -320,7 +320,6 @@ class LiarsTest(Serving):
         super().setUpClass()
         cls.folder = ROOT / "folder"  # Without the hashes of a checkpoint.
         subprocess.run([ATOLL, "convert", cls.model, cls.folder], check=True, capture_output=True)
-        cls.lying = lie(cls.folder, ROOT / "lying", in_4_bits)
 
     def without_liar(self, liar, layers):
         """Servers of all else, and a gateway; `liar(swarm)` starts the server of those layers."""
@@ -354,6 +353,11 @@ class LiarsTest(Serving):
         self.assertRegex(ask(url, "/metrics"), r"atoll_liars_total\{.*\} 1\n")
         self.assertRegex(ask(url, "/metrics"), r"atoll_audited_tokens_total\{.*\} [1-9]")
 
+    def serve_in_4_bits(self, swarm, layers):
+        folder = copy_of(self.folder, swarm.folder / "lying")
+        swarm.serve("liar", layers, model=folder)
+        lie(folder, in_4_bits)
+
     def rogue(self, first, end, how):
         def start(swarm):
             swarm.spans["liar"] = f"{first}:{end}"
@@ -363,7 +367,7 @@ class LiarsTest(Serving):
         return start
 
     def test_weights_in_4_bits(self):
-        swarm = self.without_liar(lambda swarm: swarm.serve("liar", "2:4", model=self.lying), "2:4")
+        swarm = self.without_liar(lambda swarm: self.serve_in_4_bits(swarm, "2:4"), "2:4")
         self.check_caught(swarm, "2:4", "its rows are off by")
 
     def test_noise(self):
@@ -377,7 +381,7 @@ class LiarsTest(Serving):
         self.addCleanup(swarm.end)
         subprocess.run([ATOLL, "create", swarm.run, "--address", swarm.port.address], check=True, capture_output=True)
         swarm.coordinate("--no-discovery")
-        swarm.serve("liar", "0:6", model=self.lying)
+        self.serve_in_4_bits(swarm, "0:6")
         text = {"prompt": "def", "max_tokens": 300, "temperature": 1, "seed": 2, "logit_bias": {"0": -100}}
         for name in ("g0", "g1"):
             swarm.wait_whole(swarm.gateway(name))
@@ -395,7 +399,7 @@ class LiarsTest(Serving):
         swarm = ServingSwarm(ATOLL, self.folder, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
         self.addCleanup(swarm.end)
         swarm.coordinate()
-        swarm.serve("liar", "0:6", model=self.lying)
+        self.serve_in_4_bits(swarm, "0:6")
         url = swarm.gateway("g", "--audit", "0")
         swarm.wait_whole(url)
         Asked(url, prompt="def", max_tokens=300, temperature=1, seed=2, logit_bias={"0": -100}).told()
