@@ -89,14 +89,29 @@ int64_t kv_bytes(const ServeArguments& arguments) {
   return static_cast<int64_t>(std::min(2 * kGib, memory_bytes(arguments) / 10));
 }
 
+/// Without their bytes.
+std::vector<weights::StoredTensor> tensors_as_served(
+    const weights::ModelConfig& config, const std::vector<weights::StoredTensor>& tensors,
+    weights::ServedType type) {
+  const std::vector<weights::ParameterSpec> specs = weights::parameter_specs(config);
+  std::vector<weights::StoredTensor> served;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    served.push_back(weights::as_served(tensors.at(i), specs[i], type));
+  }
+  return served;
+}
+
 /// Throws InputError where all of the model is more than this machine's memory: it would be read
 /// from the disk again for each token.
 void require_room(const ServeArguments& arguments) {
   if (arguments.model.device != "cpu") return;
   const std::filesystem::path folder = weights::resolve_model(arguments.model.model);
-  const weights::ModelFiles files(folder, weights::load_hf_config(folder).config);
+  const weights::ModelConfig config = weights::load_hf_config(folder).config;
+  const weights::ModelFiles files(folder, config);
   double bytes = 0;
-  for (const auto& tensor : files.tensors()) bytes += static_cast<double>(tensor.bytes.size());
+  for (const auto& tensor : tensors_as_served(config, files.tensors(), type_of(arguments.model))) {
+    bytes += static_cast<double>(weights::num_bytes(tensor));
+  }
   const auto kv = static_cast<double>(kv_bytes(arguments));
   const double memory = memory_bytes(arguments);
   if (bytes + kv + kProgramBytes <= memory) return;
@@ -142,11 +157,7 @@ std::optional<chain::Span> named_layers(const std::string& text, int64_t num_lay
 double layer_bytes(const LayerSource& source) {
   auto layers = weights::tensors_by_part(source.config);
   layers.pop_back();  // What is in none.
-  const std::vector<weights::ParameterSpec> specs = weights::parameter_specs(source.config);
-  std::vector<weights::StoredTensor> served;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    served.push_back(weights::as_served(source.tensors[i], specs[i], source.type));
-  }
+  const auto served = tensors_as_served(source.config, source.tensors, source.type);
   uint64_t most = 0;
   for (const std::vector<size_t>& layer : layers) {
     most = std::max(most, weights::part_bytes(served, layer));
