@@ -38,6 +38,8 @@ PARAMETERS = {one["function"]["name"]: one["function"]["parameters"] for one in 
 
 
 class JsonTest(Served):
+    words = ("--context", 1024)  # Space between values may be long.
+
     def chat(self, **more):
         return self.client.chat.completions.create(model="fake", messages=MESSAGES, **more)
 
