@@ -40,6 +40,37 @@ __attribute__((always_inline)) inline Floats summed(const Floats* registers) {
   }
 }
 
+/// All chains of each value: the first `num_valid` of each row go to `out`.
+template <int kTileRows, int kOutputs, int kPadded>
+__attribute__((always_inline)) inline void add_up(const DotTask& task,
+                                                  Floats (&chains)[kParts][kPadded],
+                                                  int64_t num_valid, float* out) {
+#pragma GCC unroll 4
+  for (int step = kParts / 2; step > 0; step /= 2) {
+#pragma GCC unroll 4
+    for (int part = 0; part < step; ++part) {
+#pragma GCC unroll 32
+      for (int i = 0; i < kPadded; ++i) chains[part][i] += chains[part + step][i];
+    }
+  }
+  constexpr int kHalf = kLanes / 2;
+  float values[kPadded + kHalf];
+  constexpr int kWhole = kPadded / kLanes * kLanes;
+#pragma GCC unroll 8
+  for (int i = 0; i < kWhole; i += kLanes) store(summed<kLanes>(&chains[0][i]), values + i);
+  if constexpr (kWhole < kPadded) store(summed<kHalf>(&chains[0][kWhole]), values + kWhole);
+  const auto put = [&](int64_t width) __attribute__((always_inline)) {
+    for (int row = 0; row < kTileRows; ++row) {
+      float* const to = out + row * task.out_stride;
+      for (int64_t i = 0; i < width; ++i) {
+        const float value = values[row * kOutputs + i];
+        to[i] = task.adds ? to[i] + value : value;
+      }
+    }
+  };
+  num_valid == kOutputs ? put(kOutputs) : put(num_valid);
+}
+
 /// What is behind the last whole kSumLanes of some rows, and zeros: read as the rows are.
 template <int kCount>
 struct Rest {
@@ -107,29 +138,7 @@ void dot_tile(const DotTask& task, const float* x, const void* const* weights, i
 #pragma GCC unroll 32
     for (int i = 0; i < kPadded; ++i) chains[part][i] = sums[i];
   }
-#pragma GCC unroll 4
-  for (int step = kParts / 2; step > 0; step /= 2) {
-#pragma GCC unroll 4
-    for (int part = 0; part < step; ++part) {
-#pragma GCC unroll 32
-      for (int i = 0; i < kPadded; ++i) chains[part][i] += chains[part + step][i];
-    }
-  }
-  float values[kPadded + kHalf];
-  constexpr int kWhole = kPadded / kLanes * kLanes;
-#pragma GCC unroll 8
-  for (int i = 0; i < kWhole; i += kLanes) store(summed<kLanes>(&chains[0][i]), values + i);
-  if constexpr (kWhole < kPadded) store(summed<kHalf>(&chains[0][kWhole]), values + kWhole);
-  const auto put = [&](int64_t width) __attribute__((always_inline)) {
-    for (int row = 0; row < kTileRows; ++row) {
-      float* const to = out + row * task.out_stride;
-      for (int64_t i = 0; i < width; ++i) {
-        const float value = values[row * kOutputs + i];
-        to[i] = task.adds ? to[i] + value : value;
-      }
-    }
-  };
-  num_valid == kOutputs ? put(kOutputs) : put(num_valid);
+  add_up<kTileRows, kOutputs>(task, chains, num_valid, out);
 }
 
 template <int kTileRows, bool kForesees, typename Format>
