@@ -1,5 +1,9 @@
 #include "atoll/model/spinning.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -46,6 +50,12 @@ bool SpinPolicy::next(double delay) {
   sleep_ = pause_;
   pause_ = std::min(2 * pause_, kLongest);
   return false;
+}
+
+void release_team() {
+#ifdef _OPENMP
+  omp_pause_resource_all(omp_pause_soft);
+#endif
 }
 
 SleepingTeam::SleepingTeam()

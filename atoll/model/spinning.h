@@ -51,6 +51,10 @@ class Spinning {
   std::thread watcher_;
 };
 
+/// Ends the threads that OpenMP keeps for the calling thread, which leaves its work to another one
+/// from now on: they count too, and with more threads than cores none spins.
+void release_team();
+
 /// While it lives, OpenMP counts more threads than cores.
 class SleepingTeam {
  public:

@@ -10,6 +10,7 @@
 #include "atoll/base/name.h"
 #include "atoll/chain/lease.h"
 #include "atoll/chain/wire.h"
+#include "atoll/model/spinning.h"
 #include "atoll/swarm/version.h"
 
 namespace atl::serve {
@@ -207,6 +208,7 @@ void BlockServer::take_place(chain::Span layers) {
     stops_reading_ = false;
     orders_.clear();
   }
+  model::release_team();  // Of who has read the model.
   reader_ = std::thread([this, layers] { read(layers); });
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "atoll/model/spinning.h"
+
 namespace atl::serve {
 
 LocalGenerator::LocalGenerator(const model::Model& model, const EngineOptions& options)
@@ -13,6 +15,7 @@ LocalGenerator::LocalGenerator(std::unique_ptr<Engine> engine, int64_t vocab_siz
     const MutexLock lock(mutex_);
     set_status(engine_->status());
   }
+  model::release_team();  // Of who has read the model.
   thread_ = std::thread([this] { run(); });
 }
 
