@@ -40,7 +40,7 @@ Directory::Actions Directory::received(Connection connection, const Message& mes
       refuse(connection, "a digest too long", now);
       return take();
     }
-    caller.watches = files_of(watch->digest);
+    caller.watches = watch->digest;
     if (has_begun(now)) {
       tell(connection, caller);
     } else {
@@ -311,7 +311,8 @@ void Directory::changed(const std::string& digest, bool at_once, Time now) {
 void Directory::tell_watchers(Time now) {
   for (const auto& [connection, caller] : callers_) {
     if (!caller.watches) continue;
-    if (caller.watches->empty() || changed_.contains(*caller.watches)) tell(connection, caller);
+    const std::string files = files_of(*caller.watches);
+    if (files.empty() || changed_.contains(files)) tell(connection, caller);
   }
   changed_.clear();
   told_at_ = now;
@@ -320,10 +321,10 @@ void Directory::tell_watchers(Time now) {
 
 void Directory::tell(Connection connection, const Caller& caller) {
   Servers servers;
+  const std::string files = files_of(*caller.watches);
   for (const auto& [name, server] : servers_) {
     const Lease& lease = server.seat.lease;
-    if (caller.watches->empty() || *caller.watches == files_of(lease.digest))
-      servers.leases.push_back(lease);
+    if (files.empty() || files == files_of(lease.digest)) servers.leases.push_back(lease);
   }
   actions_.emplace_back(Send{connection, std::move(servers)});
 }

@@ -71,7 +71,7 @@ class Directory {
   struct Caller {
     std::optional<identity::PeerId> peer;
     Time heard{};
-    std::optional<std::string> watches;          // files_of() a digest; empty: all models.
+    std::optional<std::string> watches;          // A digest; empty: all models.
     std::string server;                          // Whose lease it offers; empty: none so far.
     std::map<std::string, std::string> reports;  // Of liars, by name: why.
   };

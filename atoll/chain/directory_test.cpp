@@ -436,6 +436,18 @@ TEST_F(DirectoryTest, TheOnlyGatewayIsBelievedAsLongAsItIsThere) {
   EXPECT_THAT(directory.leases(), SizeIs(1));
 }
 
+TEST_F(DirectoryTest, GatewaysOfATypeReportItsServers) {
+  Lease int8 = serving("a", {0, 8});
+  int8.digest += "+int8";
+  offer(1, int8);
+  watch(11, int8.digest);
+  watch(12, serving("b", {0, 8}).digest);  // It uses servers of another type.
+  wait(seconds(4));
+  EXPECT_THAT(lists[12].back(), SizeIs(1));
+  say(11, Report{"a", "why"});
+  EXPECT_THAT(directory.leases(), IsEmpty());
+}
+
 TEST_F(DirectoryTest, ServersReportNobody) {
   open(1, peer(identity::Role::kServer, "a"));
   open(2, peer(identity::Role::kServer, "b"));
