@@ -16,8 +16,6 @@ constexpr Duration kLate = 4 * Conductor::kTick;
 constexpr double kUnknownDelay = 0.02;
 constexpr double kCutDelay = 1e3;  // Taken only where there is no other way.
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 }  // namespace
 
 void Conductor::lengthen(Duration& pause, Duration first, Duration longest) {

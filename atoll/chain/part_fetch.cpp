@@ -47,7 +47,7 @@ size_t PartFetch::num_asked() const {
 void PartFetch::set_servers(const std::vector<std::string>& addresses, Time now) {
   for (auto& [address, server] : servers_) {
     const bool is_gone = std::ranges::find(addresses, address) == addresses.end();
-    if (is_gone && server.state != State::kAway) hang_up(address, server, now);
+    if (is_gone && server.state != State::kAway) hang_up(address, now);
   }
   std::erase_if(servers_, [&](const auto& entry) {
     return std::ranges::find(addresses, entry.first) == addresses.end();
@@ -111,7 +111,7 @@ void PartFetch::distrust(const std::string& address, Server& server, const std::
                          Time now) {
   actions_.emplace_back(
       Tell{fmt::format("{} sends what is wrong, others are asked: {}", address, what)});
-  hang_up(address, server, now);
+  hang_up(address, now);
   server.call_at = now + kDistrust;
   tick(now);
 }
@@ -121,10 +121,9 @@ void PartFetch::put_back(Server& server) {
   server.asked.clear();
 }
 
-void PartFetch::hang_up(const std::string& address, Server& server, Time now) {
+void PartFetch::hang_up(const std::string& address, Time now) {
   actions_.emplace_back(HangUp{address});
   lost(address, now);
-  server.state = State::kAway;
 }
 
 void PartFetch::lost(const std::string& address, Time now) {
@@ -141,7 +140,7 @@ void PartFetch::tick(Time now) {
   size_t num_called = 0;
   for (auto& [address, server] : servers_) {
     const bool is_silent = !server.asked.empty() && now - server.heard > kPatience;
-    if (is_silent) hang_up(address, server, now);
+    if (is_silent) hang_up(address, now);
     // One that lacks it leaves its place to others.
     num_called += server.state != State::kAway && now >= server.lacks_until ? 1 : 0;
   }

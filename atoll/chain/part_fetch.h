@@ -86,7 +86,7 @@ class PartFetch {
 
   void begin(int32_t part, std::deque<int64_t> open, Time now);
   void put_back(Server& server);
-  void hang_up(const std::string& address, Server& server, Time now);
+  void hang_up(const std::string& address, Time now);
   void distrust(const std::string& address, Server& server, const std::string& what, Time now);
   /// Why it is not what was asked for; empty where it is.
   std::string fault_of(const Piece& piece) const;

@@ -1,19 +1,10 @@
 #include "atoll/serve/part_lender.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "atoll/base/error.h"
+#include "atoll/base/process.h"
 
 namespace atl::serve {
-namespace {
-
-constexpr int kLowest = 19;  // Of priorities; with Linux each thread has its own.
-
-}  // namespace
-
 PartLender::PartLender(PartLenderOptions options, chain::PeerLines& lines, const Clock& clock,
                        std::function<bool()> is_busy)
     : options_(std::move(options)), lines_(lines), clock_(clock), is_busy_(std::move(is_busy)) {
@@ -45,7 +36,7 @@ void PartLender::forget(net::ConnectionId line) {
 }
 
 void PartLender::run() {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowest);
+  yield_to_others();
   MutexLock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) { return is_ending_ || !waiting_.empty(); });
