@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <vector>
+#include <cstring>
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
@@ -42,12 +42,20 @@ Digest Sha256::finish() {
 
 Digest sha256(std::span<const std::byte> bytes) { return Sha256().update(bytes).finish(); }
 
-Digest tree_digest(std::span<const std::byte> bytes) {
+Digest tree_digest(std::span<const std::byte> bytes) { return tree_digest(chunk_digests(bytes)); }
+
+std::vector<Digest> chunk_digests(std::span<const std::byte> bytes) {
   std::vector<Digest> chunks;
   for (size_t begin = 0; begin < bytes.size(); begin += kTreeChunkBytes) {
     chunks.push_back(sha256(bytes.subspan(begin, std::min(kTreeChunkBytes, bytes.size() - begin))));
   }
-  return tree_digest(chunks);
+  return chunks;
+}
+
+std::vector<Digest> digests_in(std::span<const std::byte> bytes) {
+  std::vector<Digest> digests(bytes.size() / sizeof(Digest));
+  std::memcpy(digests.data(), bytes.data(), digests.size() * sizeof(Digest));
+  return digests;
 }
 
 Digest tree_digest(std::span<const Digest> chunks) { return sha256(std::as_bytes(chunks)); }

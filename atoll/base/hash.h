@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace atl {
 
@@ -36,6 +37,9 @@ Digest tree_digest(std::span<const std::byte> bytes);
 constexpr size_t kTreeChunkBytes = size_t{1} << 20;
 /// The same, of the SHA-256 of each chunk.
 Digest tree_digest(std::span<const Digest> chunks);
+std::vector<Digest> chunk_digests(std::span<const std::byte> bytes);
+/// That lie one behind the other; a part of one at the end is left out.
+std::vector<Digest> digests_in(std::span<const std::byte> bytes);
 
 /// 64 hexadecimal digits.
 std::string hex(const Digest& digest);

@@ -33,8 +33,11 @@ double random_normal(uint64_t seed, uint64_t stream, uint64_t index) {
 
 uint64_t random_stream(const std::string& name) { return xxh3(name.data(), name.size()); }
 
-std::string random_name() {
+uint64_t random_id() {
   std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
+  return uint64_t{device()} << 32 | device();
 }
+
+std::string random_name() { return fmt::format("{:016x}", random_id()); }
+
 }  // namespace atl

@@ -25,7 +25,9 @@ double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 /// they were.
 uint64_t random_stream(const std::string& name);
 
-/// Sixteen hexadecimal digits from the operating system's entropy: names for runs and peers.
+/// From the operating system's entropy.
+uint64_t random_id();
+/// The same as sixteen hexadecimal digits: names for runs and peers.
 std::string random_name();
 
 }  // namespace atl

@@ -33,8 +33,8 @@ void DirectoryPost::call(Time now) {
 void DirectoryPost::beat(Time now) {
   due_ = now + kLeaseRenewal;
   if (lease_) say(Offer{*lease_});
-  if (num_pings_ == 0 && options_.watches) say(Watch{options_.watch_digest});
   if (num_pings_ == 0) {
+    if (options_.watches) say(Watch{*options_.watches});
     for (const Report& report : reports_) say(report);
   }
   say(Ping{++num_pings_});

@@ -17,11 +17,12 @@
 namespace atl::chain {
 
 struct DirectoryPostOptions {
-  std::string coordinator;   // HOST:PORT
-  std::string authority;     // The fingerprint of the run's, as a member of which it calls.
-  EventSink tell;            // Of events.h. May be empty.
-  std::string watch_digest;  // Whose servers are heard of, in any type; empty: of all models.
-  bool watches = false;      // Else it hears of no servers.
+  std::string coordinator;  // HOST:PORT
+  std::string authority;    // The fingerprint of the run's, as a member of which it calls.
+  EventSink tell;           // Of events.h. May be empty.
+  /// The digest of the model whose servers are heard of, in any type; empty: of all models. None:
+  /// it hears of no servers.
+  std::optional<std::string> watches = {};
 };
 
 /// Not thread-safe. The transport must outlive it.

@@ -38,8 +38,7 @@ struct DirectoryPostTest : testing::Test {
     return {.coordinator = "there:7070",
             .authority = "ours",
             .tell = [this](const Event& event) { kinds.push_back(event.kind); },
-            .watch_digest = "d",
-            .watches = watches};
+            .watches = watches ? std::optional<std::string>("d") : std::nullopt};
   }
   static Lease lease() {
     return {.name = "a",

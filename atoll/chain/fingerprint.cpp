@@ -45,7 +45,7 @@ double difference(std::span<const Fingerprint> said, std::span<const float> rows
   return std::sqrt(sum / static_cast<double>(said.size()));
 }
 
-Witness::Witness() : secret_(std::stoull(random_name(), nullptr, 16)) {}
+Witness::Witness() : secret_(random_id()) {}
 
 std::vector<Fingerprint> Witness::see(std::span<const float> rows_TC, int64_t hidden_size) {
   const auto width = static_cast<size_t>(hidden_size);

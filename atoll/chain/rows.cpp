@@ -48,6 +48,12 @@ size_t row_bytes(Precision precision, int64_t hidden_size) {
   return codec_of(precision).max_encoded_bytes(static_cast<size_t>(hidden_size));
 }
 
+int64_t most_rows(Precision precision, int64_t hidden_size) {
+  constexpr size_t kFrameBytes = size_t{2} << 20;
+  return std::max<int64_t>(1,
+                           static_cast<int64_t>(kFrameBytes / row_bytes(precision, hidden_size)));
+}
+
 Rows encode_rows(std::span<const float> values_TC, int64_t begin, int64_t hidden_size,
                  Precision precision) {
   const auto width = static_cast<size_t>(hidden_size);

@@ -33,6 +33,9 @@ Rows cut(Rows rows, int64_t begin, int64_t end);
 /// What a row of so many values has on the wire.
 size_t row_bytes(Precision precision, int64_t hidden_size);
 
+/// Rows that a message has at most, one at least: well within what a frame may have.
+int64_t most_rows(Precision precision, int64_t hidden_size);
+
 /// Throws InputError where a value is not finite.
 Rows encode_rows(std::span<const float> values_TC, int64_t begin, int64_t hidden_size,
                  Precision precision);

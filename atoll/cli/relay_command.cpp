@@ -209,8 +209,7 @@ void relay(RelayArguments arguments) {
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto passer = options.relay;
   const auto transport = net::make_tcp_transport(std::move(options), clock, [&](net::Event event) {
-    const auto* received = std::get_if<net::Received>(&event);
-    const size_t size = received != nullptr ? received->frame.size() : 0;
+    const size_t size = net::frame_bytes(event);
     inbox.push(std::move(event), size);
   });
   const auto bound = transport->listen(arguments.listen);

@@ -94,8 +94,7 @@ void answer(const GatewayArguments& arguments) {
   const std::optional<LoadedModel> draft = load_draft(arguments, loaded);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
   chain::DirectoryPostOptions post = place.post_options();
-  post.watch_digest = digest;
-  post.watches = true;
+  post.watches = digest;
   const auto generator = std::make_shared<serve::ChainGenerator>(
       loaded.model,
       serve::ChainOptions{.post = std::move(post),

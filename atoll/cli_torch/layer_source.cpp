@@ -30,6 +30,8 @@ fs::path users_cache() {
   throw UsageError("--model-cache says where a model's layers are kept: there is no HOME");
 }
 
+static_assert(chain::kManifestPart == weights::kManifestPart);
+
 std::optional<Bytes> lent(const ModelParts& parts, const chain::Want& want) {
   if (want.model != parts.digest()) return std::nullopt;
   return want.piece == chain::kHashesPiece ? parts.hashes(want.part)

@@ -210,8 +210,7 @@ void serve_layers(const ServeArguments& arguments) {
   const int32_t max_layers = fitting_layers(arguments, *source, named);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = place.make_transport([&](net::Event event) {
-    const auto* received = std::get_if<net::Received>(&event);
-    const size_t size = received != nullptr ? received->frame.size() : 0;
+    const size_t size = net::frame_bytes(event);
     inbox.push(std::move(event), size);
   });
   const auto bound = transport->listen(arguments.listens ? arguments.api.service.listen

@@ -116,8 +116,7 @@ std::unique_ptr<net::Transport> SwarmPlace::make_transport(net::Transport::Sink 
 chain::DirectoryPostOptions SwarmPlace::post_options() const {
   return {.coordinator = coordinator_,
           .authority = certificate_ == nullptr ? std::string() : certificate_->trust()->run(),
-          .tell = tell,
-          .watch_digest = {}};
+          .tell = tell};
 }
 
 std::string SwarmPlace::listening_address() const {

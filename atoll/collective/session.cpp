@@ -46,8 +46,7 @@ class Session::Impl final : public EngineListener {
         board_(options_.cancelled),
         inbox_(kMaxQueuedBytes),
         transport_(make_transport([this](net::Event event) {
-          const auto* received = std::get_if<net::Received>(&event);
-          const size_t size = received != nullptr ? received->frame.size() : 0;
+          const size_t size = net::frame_bytes(event);
           inbox_.push(std::move(event), size);
         })) {}
 

@@ -81,7 +81,9 @@ class Member {
       : clock_(clock),
         transport_(
             network.make_transport([this](net::Event event) { inbox_.push(std::move(event)); })),
-        post_({.coordinator = "coordinator:1", .watches = watches}, *transport_) {
+        post_({.coordinator = "coordinator:1",
+               .watches = watches ? std::optional<std::string>("") : std::nullopt},
+              *transport_) {
     if (watches) return;
     lease_ = {.name = name,
               .address = name + ":7",

@@ -39,7 +39,9 @@ struct Member {
         transport(
             net::make_tcp_transport({.trust = std::move(trust)}, clock,
                                     [this](net::Event event) { inbox.push(std::move(event)); })),
-        post({.coordinator = coordinator, .watches = watches}, *transport) {
+        post({.coordinator = coordinator,
+              .watches = watches ? std::optional<std::string>("") : std::nullopt},
+             *transport) {
     if (watches) return;
     post.set_lease({.name = "a",
                     .address = "127.0.0.1:7",

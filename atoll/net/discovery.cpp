@@ -221,8 +221,7 @@ std::vector<std::string> find_on_lan(std::string_view fingerprint, Duration pati
                                      const Clock& clock) {
   const Descriptor socket = udp_socket();
   if (socket.get() < 0) return {};
-  const Notice question = notice_of(NoticeKind::kQuestion, /*port=*/0,
-                                    std::stoull(random_name(), nullptr, 16), fingerprint);
+  const Notice question = notice_of(NoticeKind::kQuestion, /*port=*/0, random_id(), fingerprint);
   std::vector<std::string> found;
   std::vector<std::string> on_this_machine;  // The last to try: others cannot go there.
   const Time end = clock.now() + patience;

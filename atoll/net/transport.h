@@ -87,6 +87,12 @@ struct Lost {
 };
 using Event = std::variant<Opened, Received, Writable, Lost>;
 
+/// What a queue of events has to hold for it: its frame, if it brings one.
+inline size_t frame_bytes(const Event& event) {
+  const auto* const received = std::get_if<Received>(&event);
+  return received == nullptr ? 0 : received->frame.size();
+}
+
 enum class Sent : uint8_t {
   kAccepted,  // Queued; it arrives in order unless the connection is lost.
   kFull,      // Not taken; wait for Writable.

@@ -1,7 +1,6 @@
 #include "atoll/serve/auditor.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <exception>
@@ -12,6 +11,7 @@
 #include "atoll/base/process.h"
 #include "atoll/chain/fingerprint.h"
 #include "atoll/chain/rows.h"
+#include "atoll/serve/sequence.h"
 
 namespace atl::serve {
 namespace {
@@ -32,15 +32,13 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
                             const std::function<bool()>& stops) {
   const at::NoGradGuard no_grad;
   const auto num_tokens = std::ssize(work.tokens);
-  const at::Tensor tokens_1T = at::empty({1, num_tokens}, at::TensorOptions().dtype(at::kLong));
-  std::ranges::copy(work.tokens, tokens_1T.mutable_data_ptr<int64_t>());
   const auto cache_for = [&](model::LayerRange layers) {
     return model::KvCache(std::make_shared<model::KvPool>(model.config(), at::kCPU, layers, 0));
   };
   model::KvCache none = cache_for({});
   const model::CachedRow embedded{&none, num_tokens};
   at::Tensor x_TC = model.decoder()
-                        .embed(tokens_1T, std::span(&embedded, 1))[0]
+                        .embed(tensor_1T(work.tokens), std::span(&embedded, 1))[0]
                         .to(at::kFloat)
                         .clone(at::MemoryFormat::Contiguous);
   chain::Recomputed found{.number = work.number, .hops = {}};

@@ -18,8 +18,6 @@ namespace {
 
 using chain::Fault;
 
-/// Of rows in a message: well within what a frame may have.
-constexpr size_t kFrameBytes = size_t{2} << 20;
 /// A text whose guesses are verified is not held up by others that are read.
 constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
@@ -31,10 +29,8 @@ BlockEngine::BlockEngine(const model::Model& model, const BlockEngineOptions& op
       options_(options),
       pool_(pool_of(model, options.kv_bytes)),
       context_(pool_->num_left() * kPositions),
-      pass_rows_(std::clamp<int64_t>(
-          static_cast<int64_t>(
-              kFrameBytes / chain::row_bytes(chain::Precision::kFp32, model.config().hidden_size)),
-          1, options.prompt_tokens)) {}
+      pass_rows_(std::min(chain::most_rows(chain::Precision::kFp32, model.config().hidden_size),
+                          options.prompt_tokens)) {}
 
 int64_t BlockEngine::num_free() const { return pool_->num_left() * kPositions; }
 

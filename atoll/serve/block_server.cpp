@@ -25,8 +25,7 @@ constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
 /// A server has to know the others of its model.
 chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
                                      const std::string& digest) {
-  options.watch_digest = digest;
-  options.watches = true;
+  options.watches = digest;
   return options;
 }
 

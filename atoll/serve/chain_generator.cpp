@@ -17,13 +17,10 @@ namespace atl::serve {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
-constexpr int kMostEvents = 256;                 // Heard before what they bring is read.
-constexpr size_t kFrameBytes = size_t{2} << 20;  // Of rows, in a message.
+constexpr int kMostEvents = 256;  // Heard before what they bring is read.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kLeastShared = 32;   // Tokens: what is less is read again.
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
-
-uint64_t random_id() { return std::stoull(random_name(), nullptr, 16); }
 
 /// Of a text that is longer, earlier keys may be others: that needs all layers at once.
 int64_t context_of(const model::Model& model) {
@@ -32,15 +29,14 @@ int64_t context_of(const model::Model& model) {
 
 chain::ConductorOptions conductor_options(const model::Model& model, const ChainOptions& options,
                                           uint64_t gateway) {
-  const size_t row = chain::row_bytes(options.precision, model.config().hidden_size);
-  return {
-      .gateway = gateway,
-      .num_layers = static_cast<int32_t>(model.config().num_layers),
-      .digest = options.digest,
-      .chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(kFrameBytes / row), 1, kChunkTokens),
-      .max_sessions = options.max_sessions,
-      .audit_fraction = options.load ? options.audit_fraction : 0,
-      .audit_seed = random_id()};
+  return {.gateway = gateway,
+          .num_layers = static_cast<int32_t>(model.config().num_layers),
+          .digest = options.digest,
+          .chunk_tokens = std::min(chain::most_rows(options.precision, model.config().hidden_size),
+                                   kChunkTokens),
+          .max_sessions = options.max_sessions,
+          .audit_fraction = options.load ? options.audit_fraction : 0,
+          .audit_seed = random_id()};
 }
 
 }  // namespace
@@ -54,8 +50,7 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       gateway_(random_id()),
       inbox_(kMaxQueuedBytes),
       transport_(make_transport([this](net::Event event) {
-        const auto* received = std::get_if<net::Received>(&event);
-        const size_t size = received != nullptr ? received->frame.size() : 0;
+        const size_t size = net::frame_bytes(event);
         inbox_.push(std::move(event), size);
       })),
       lines_(*transport_, options_.post.authority),
@@ -309,17 +304,14 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;
   }
-  const at::Tensor tokens_1T =
-      at::empty({1, feed.end - begin}, at::TensorOptions().dtype(at::kLong));
-  for (int64_t i = begin; i < feed.end; ++i) {
-    tokens_1T.mutable_data_ptr<int64_t>()[i - begin] =
-        reading->second.text.ids()[static_cast<size_t>(i)];
-  }
+  const auto tokens =
+      std::span(reading->second.text.ids())
+          .subspan(static_cast<size_t>(begin), static_cast<size_t>(feed.end - begin));
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);
   const model::CachedRow row{&before, feed.end - begin};
   const at::Tensor x_TC =
-      model_.decoder().embed(tokens_1T, std::span(&row, 1))[0].to(at::kFloat).contiguous();
+      model_.decoder().embed(tensor_1T(tokens), std::span(&row, 1))[0].to(at::kFloat).contiguous();
   chain::Rows rows;
   try {
     rows = chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())},

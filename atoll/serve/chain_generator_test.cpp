@@ -96,7 +96,7 @@ class ServerThread {
     transport_ =
         network.make_transport([this](net::Event event) { inbox_.push(std::move(event)); });
     BlockServerOptions options{
-        .post = {.coordinator = "coordinator:7", .authority = {}, .tell = {}, .watch_digest = {}},
+        .post = {.coordinator = "coordinator:7", .authority = {}, .tell = {}},
         .lease = {.name = name,
                   .address = transport_->listen(name + ":0").value(),
                   .model = "small",
@@ -214,8 +214,7 @@ class ChainGeneratorTest : public ::testing::Test {
         ChainOptions{.post = {.coordinator = "coordinator:7",
                               .authority = {},
                               .tell = {},
-                              .watch_digest = kDigest,
-                              .watches = true},
+                              .watches = kDigest},
                      .digest = kDigest,
                      .precision = precision,
                      .max_drafts = draft.max_drafts,

@@ -1,7 +1,6 @@
 #include "atoll/serve/draft_model.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
@@ -103,10 +102,7 @@ std::vector<DraftModel::Read> DraftModel::read(std::span<const Text> texts) {
     parts.push_back(&texts[i]);
   }
   if (rows.empty()) return {};
-  const at::Tensor tokens_1T =
-      at::empty({1, std::ssize(tokens)}, at::TensorOptions().dtype(at::kLong));
-  std::ranges::copy(tokens, tokens_1T.mutable_data_ptr<int64_t>());
-  const at::Tensor hidden_TC = model_.hidden_1TC(tokens_1T, rows)[0];
+  const at::Tensor hidden_TC = model_.hidden_1TC(tensor_1T(tokens), rows)[0];
   std::vector<Read> found;
   std::vector<at::Tensor> last_1C;
   int64_t end = 0;

@@ -1,7 +1,6 @@
 #include "atoll/serve/engine.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +14,6 @@ namespace atl::serve {
 namespace {
 
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
-
-at::Tensor tensor_of(std::span<const int64_t> values) {
-  const at::Tensor tensor = at::empty({std::ssize(values)}, at::TensorOptions().dtype(at::kLong));
-  std::ranges::copy(values, tensor.mutable_data_ptr<int64_t>());
-  return tensor;
-}
 
 }  // namespace
 
@@ -158,8 +151,7 @@ void Engine::read() {
   }
   if (rows.empty()) return;
   try {
-    const at::Tensor hidden_TC =
-        model_.hidden_1TC(tensor_of(tokens).unsqueeze(0).to(model_.device()), rows)[0];
+    const at::Tensor hidden_TC = model_.hidden_1TC(tensor_1T(tokens).to(model_.device()), rows)[0];
     int64_t first = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       Found& found = found_[i];

@@ -10,6 +10,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/serve/sequence.h"
 #include "atoll/serve/shared_texts.h"
 #include "atoll/train/evaluate.h"
 
@@ -93,10 +94,7 @@ class Pass {
   }
   /// Of each, the hidden states.
   std::vector<at::Tensor> run(const model::Model& model) const {
-    const at::Tensor tokens_1T =
-        at::empty({1, std::ssize(tokens_)}, at::TensorOptions().dtype(at::kLong));
-    std::ranges::copy(tokens_, tokens_1T.mutable_data_ptr<int64_t>());
-    const at::Tensor hidden_TC = model.hidden_1TC(tokens_1T.to(model.device()), rows_)[0];
+    const at::Tensor hidden_TC = model.hidden_1TC(tensor_1T(tokens_).to(model.device()), rows_)[0];
     std::vector<at::Tensor> parts;
     int64_t begin = 0;
     for (const model::CachedRow& row : rows_) {

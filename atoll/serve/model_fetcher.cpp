@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -54,12 +53,6 @@ std::vector<ModelFetcher::Found> kept_in(const fs::path& cache) {
   return found;
 }
 
-std::vector<Digest> digests_in(std::span<const std::byte> bytes) {
-  std::vector<Digest> digests(bytes.size() / sizeof(Digest));
-  std::memcpy(digests.data(), bytes.data(), digests.size() * sizeof(Digest));
-  return digests;
-}
-
 }  // namespace
 
 /// To the coordinator and to servers that have some of the model.
@@ -71,8 +64,7 @@ class ModelFetcher::Lines {
         clock_(owner.clock_),
         fetch_(digest),
         transport_(owner.make_transport_([this](net::Event event) {
-          const auto* received = std::get_if<net::Received>(&event);
-          const size_t size = received != nullptr ? received->frame.size() : 0;
+          const size_t size = net::frame_bytes(event);
           inbox_.push(std::move(event), size);
         })),
         lines_(*transport_, options_.post.authority),
@@ -110,8 +102,7 @@ class ModelFetcher::Lines {
  private:
   static chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
                                               const std::string& digest) {
-    options.watch_digest = digest;
-    options.watches = true;
+    options.watches = digest;
     return options;
   }
 

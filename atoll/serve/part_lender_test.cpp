@@ -72,20 +72,19 @@ class LendingTest : public ::testing::Test {
   }
   /// Until so much was said and closed.
   void run(size_t num_done, PartLenderOptions lending) {
-    BlockServer server(
-        {.post = {.coordinator = "c:1", .authority = {}, .tell = {}, .watch_digest = {}},
-         .lease = {.name = "a",
-                   .address = "a:1",
-                   .model = "m",
-                   .digest = "ab",
-                   .num_layers = 3,
-                   .max_layers = 3,
-                   .links = {}},
-         .engine = {},
-         .load = {},
-         .lending = std::move(lending),
-         .log = [](const std::string&) {}},
-        transport_, inbox_, clock_);
+    BlockServer server({.post = {.coordinator = "c:1", .authority = {}, .tell = {}},
+                        .lease = {.name = "a",
+                                  .address = "a:1",
+                                  .model = "m",
+                                  .digest = "ab",
+                                  .num_layers = 3,
+                                  .max_layers = 3,
+                                  .links = {}},
+                        .engine = {},
+                        .load = {},
+                        .lending = std::move(lending),
+                        .log = [](const std::string&) {}},
+                       transport_, inbox_, clock_);
     server.run([&] { return transport_.num_done() >= num_done; });
   }
   static PartLenderOptions all() {

@@ -1,5 +1,7 @@
 #include "atoll/serve/sequence.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -14,6 +16,13 @@ std::span<float> values_of(const at::Tensor& row) {
 }
 
 }  // namespace
+
+at::Tensor tensor_1T(std::span<const int64_t> tokens) {
+  const at::Tensor tensor =
+      at::empty({1, std::ssize(tokens)}, at::TensorOptions().dtype(at::kLong));
+  std::ranges::copy(tokens, tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
 
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
                std::shared_ptr<decoding::Listener> listener)

@@ -17,6 +17,9 @@
 
 namespace atl::serve {
 
+/// Tokens as a model takes them: (1, T), in CPU memory.
+at::Tensor tensor_1T(std::span<const int64_t> tokens);
+
 class Sequence {
  public:
   using Id = decoding::Generator::Id;

@@ -120,8 +120,7 @@ Result<MeasuredLink> measure_link(const std::string& address,
                                   const std::function<bool()>& cancelled) {
   Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = make_transport([&](net::Event event) {
-    const auto* received = std::get_if<net::Received>(&event);
-    const size_t size = received != nullptr ? received->frame.size() : 0;
+    const size_t size = net::frame_bytes(event);
     inbox.push(std::move(event), size);
   });
   LinkMeasurement measurement;

@@ -19,6 +19,7 @@
 
 namespace atl::weights {
 
+constexpr int32_t kManifestPart = -1;  // The manifest itself, where pieces are asked for.
 constexpr uint64_t kMaxPartBytes = uint64_t{64} << 30;
 
 struct ModelManifest {

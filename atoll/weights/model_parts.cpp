@@ -1,9 +1,9 @@
 #include "atoll/weights/model_parts.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <utility>
+
+#include "atoll/weights/shared_work.h"
 
 namespace atl::weights {
 namespace {
@@ -11,14 +11,6 @@ namespace {
 std::vector<StoredTensor> without_bytes(std::vector<StoredTensor> tensors) {
   for (StoredTensor& tensor : tensors) tensor.bytes = {};
   return tensors;
-}
-
-std::vector<Digest> hashes_of(std::span<const std::byte> bytes) {
-  std::vector<Digest> hashes;
-  for (size_t begin = 0; begin < bytes.size(); begin += kTreeChunkBytes) {
-    hashes.push_back(sha256(bytes.subspan(begin, std::min(kTreeChunkBytes, bytes.size() - begin))));
-  }
-  return hashes;
 }
 
 Bytes as_bytes(std::span<const Digest> hashes) {
@@ -42,20 +34,12 @@ ModelParts::ModelParts(const ModelConfig& config, std::shared_ptr<const ModelFil
     hashes_[part].resize(count);
     for (uint32_t i = 0; i < count; ++i) pieces.emplace_back(static_cast<int32_t>(part), i);
   }
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < pieces.size(); i = next++) {
-      const auto& [part, index] = pieces[i];
-      const Bytes piece = read(part, index);
-      hashes_[static_cast<size_t>(part)][index] = sha256(piece);
-      if (progress) progress(piece.size());
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (int i = 1; i < num_threads; ++i) others.emplace_back(work);
-    work();
-  }
+  share_work(pieces.size(), num_threads, [&](size_t i) {
+    const auto& [part, index] = pieces[i];
+    const Bytes piece = read(part, index);
+    hashes_[static_cast<size_t>(part)][index] = sha256(piece);
+    if (progress) progress(piece.size());
+  });
   for (const std::vector<Digest>& part : hashes_) manifest_.parts.push_back(tree_digest(part));
   encoded_ = encode(manifest_);
   digest_ = digest_of(encoded_);
@@ -73,7 +57,7 @@ ModelParts::ModelParts(ModelManifest manifest, Hashes hashes,
 }
 
 std::optional<Bytes> ModelParts::hashes(int32_t part) const {
-  if (part == -1) return as_bytes(hashes_of(encoded_));
+  if (part == kManifestPart) return as_bytes(chunk_digests(encoded_));
   if (part < 0 || part >= manifest_.num_parts()) return std::nullopt;
   const std::vector<Digest>& hashes = hashes_[static_cast<size_t>(part)];
   if (hashes.empty()) return std::nullopt;
@@ -81,12 +65,12 @@ std::optional<Bytes> ModelParts::hashes(int32_t part) const {
 }
 
 std::optional<Bytes> ModelParts::piece(int32_t part, int64_t index) const {
-  if (part < -1 || part >= manifest_.num_parts() || index < 0) return std::nullopt;
-  const uint64_t size = part == -1
+  if (part < kManifestPart || part >= manifest_.num_parts() || index < 0) return std::nullopt;
+  const uint64_t size = part == kManifestPart
                             ? encoded_.size()
                             : part_bytes(manifest_.tensors, tensors_[static_cast<size_t>(part)]);
   if (index >= int64_t{num_pieces(size)}) return std::nullopt;
-  if (part == -1) {
+  if (part == kManifestPart) {
     const auto begin = encoded_.begin() + index * int64_t{kTreeChunkBytes};
     return Bytes(begin,
                  begin + static_cast<int64_t>(piece_bytes(size, static_cast<uint32_t>(index))));

@@ -29,8 +29,8 @@ class ModelParts {
   const std::shared_ptr<const ModelFiles>& files() const { return files_; }
   /// digest_of() the manifest.
   const std::string& digest() const { return digest_; }
-  /// SHA-256 of each piece of a part, one behind the other; part -1: of the manifest. Nothing where
-  /// they are not known.
+  /// SHA-256 of each piece of a part, one behind the other; kManifestPart: of the manifest. Nothing
+  /// where they are not known.
   std::optional<Bytes> hashes(int32_t part) const;
   /// Nothing where it is not here, or there is none.
   std::optional<Bytes> piece(int32_t part, int64_t index) const;

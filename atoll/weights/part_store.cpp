@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <utility>
 
 #include "atoll/base/descriptor.h"
@@ -66,8 +65,7 @@ const std::vector<Digest>& PartStore::hashes(int32_t part) {
   if (!hashes.empty()) return hashes;
   const auto text = text_of(file(part) += ".hashes");
   if (!text || text->size() != num_pieces(num_bytes(part)) * sizeof(Digest)) return hashes;
-  hashes.resize(text->size() / sizeof(Digest));
-  std::memcpy(hashes.data(), text->data(), text->size());
+  hashes = digests_in(as_byte_span(*text));
   if (tree_digest(hashes) != manifest_.parts.at(static_cast<size_t>(part))) hashes.clear();
   return hashes;
 }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <thread>
 #include <utility>
 
 #include "atoll/codec/ggml_quantize.h"
 #include "atoll/weights/model_manifest.h"
+#include "atoll/weights/shared_work.h"
 
 namespace atl::weights {
 namespace {
@@ -97,22 +96,14 @@ std::shared_ptr<const ModelFiles> as_served(const ModelConfig& config,
   const auto held = std::make_shared<Held>();
   held->converted.resize(specs.size());
   std::vector<StoredTensor> tensors = files->tensors();
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < specs.size(); i = next++) {
-      if (specs[i].layer < begin || specs[i].layer >= end) continue;
-      StoredTensor served = as_served(tensors[i], specs[i], type);
-      if (served.type == tensors[i].type) continue;
-      held->converted[i] = converted(tensors[i], served, specs[i]);
-      served.bytes = held->converted[i];
-      tensors[i] = served;
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (int i = 1; i < num_threads; ++i) others.emplace_back(work);
-    work();
-  }
+  share_work(specs.size(), num_threads, [&](size_t i) {
+    if (specs[i].layer < begin || specs[i].layer >= end) return;
+    StoredTensor served = as_served(tensors[i], specs[i], type);
+    if (served.type == tensors[i].type) return;
+    held->converted[i] = converted(tensors[i], served, specs[i]);
+    served.bytes = held->converted[i];
+    tensors[i] = served;
+  });
   held->files = std::move(files);
   return std::make_shared<const ModelFiles>(config, std::move(tensors), held);
 }

@@ -123,8 +123,8 @@ void serve(const std::vector<std::string>& words) {
   atl::serve::BlockServer server(
       {.post = {.coordinator = words.at(0),
                 .authority = {},
-                .tell = [](const atl::Event& event) { fmt::print(stderr, "{}\n", event.sentence); },
-                .watch_digest = {}},
+                .tell =
+                    [](const atl::Event& event) { fmt::print(stderr, "{}\n", event.sentence); }},
        .lease = {.name = words.at(2),
                  .address = *bound,
                  .model = "mine",
