@@ -9,15 +9,15 @@ import random
 import shutil
 import statistics
 import sys
-import time
 import urllib.error
 
 import jsonschema
 from claims import ATOLL, ROOT, Claims, run
-from served import PROMPT, TEXT, THREADS, model, one, spans, swarm_of, work
+from served import TEXT, model, one, spans, swarm_of, work
 
 # The next are found in tests/, which served.py names.
 import serving_clients
+import serving_draft
 import serving_exact
 import serving_faults
 import serving_guesses
@@ -27,8 +27,9 @@ import serving_links
 import serving_load
 import serving_memory
 import serving_soak
+import serving_speed
 from schema_cases import SchemaMaker
-from serving_swarm import Asked, ServingSwarm, complete, post, told
+from serving_swarm import ServingSwarm, complete, told
 
 claims = Claims("serving")
 
@@ -115,87 +116,7 @@ for kind in ("decode", "two", "hang"):
     claims.measured("and the longest of 10", lambda kind=kind: max(faults(kind)["delays"]), lambda s: s <= 1 or kind == "hang",
                     "<= 1" if kind != "hang" else "told", "{:.2f}")
 
-# --- speed ---
-NUM_MADE, NUM_READ = 128, 1024
-
-
-@functools.cache
-def transformers_rates():
-    """Tokens a second: made, one text, and read; in float32 or bfloat16, whichever is faster."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    tokenizer = AutoTokenizer.from_pretrained(model())
-    torch.set_num_threads(THREADS)
-    prompt = tokenizer(PROMPT, return_tensors="pt")
-    text = tokenizer(TEXT * 2, return_tensors="pt").input_ids[:, :NUM_READ]
-    made, read = [], []
-    for dtype in (torch.float32, torch.bfloat16):
-        theirs = AutoModelForCausalLM.from_pretrained(model(), dtype=dtype).eval()
-        for _ in range(2):
-            begin = time.monotonic()
-            ids = theirs.generate(**prompt, do_sample=False, max_new_tokens=NUM_MADE, min_new_tokens=NUM_MADE)
-            made.append((ids.shape[1] - prompt.input_ids.shape[1]) / (time.monotonic() - begin))
-            begin = time.monotonic()
-            with torch.no_grad():
-                theirs(text, logits_to_keep=1)
-            read.append(NUM_READ / (time.monotonic() - begin))
-    return max(made), max(read)
-
-
-def made_rate(url):
-    """Between the first token and the last of one text, best of three."""
-    rates = []
-    for _ in range(3):
-        asked = Asked(url, prompt=PROMPT, max_tokens=NUM_MADE, temperature=0)
-        asked.told()
-        rates.append((len(asked.times) - 2) / (asked.times[-2] - asked.times[0]))
-    return max(rates)
-
-
-def together(url):
-    """How much faster 16 answers are made at once than one after another."""
-    bodies = [{"prompt": f"{i} {PROMPT}", "max_tokens": 64, "temperature": 0, "logit_bias": {"0": -100, "2": -100}} for i in range(16)]
-    begin = time.monotonic()
-    for body in bodies[:4]:
-        complete(url, **body)
-    alone = 4 * (time.monotonic() - begin)
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        begin = time.monotonic()
-        list(pool.map(lambda body: complete(url, **body), bodies))
-        return alone / (time.monotonic() - begin)
-
-
-def read_rate(url):
-    rates = []
-    for number in range(3):
-        ids = post(url, "/tokenize", {"prompt": f"{number}{TEXT * 2}"})["tokens"][:NUM_READ]
-        begin = time.monotonic()
-        complete(url, prompt=ids, max_tokens=1, temperature=0)
-        rates.append(NUM_READ / (time.monotonic() - begin))
-    return max(rates)
-
-
-@functools.cache
-def rates():
-    """One process and a chain of three, each with all cores: made, at once, read."""
-    found = {}
-    with one("speed", THREADS) as url:
-        found["one"] = made_rate(url), together(url), read_rate(url)
-    with swarm_of("speed-chain", spans(3), THREADS) as (_, url):
-        found["chain"] = made_rate(url), together(url), read_rate(url)
-    print(f"tokens a second: {found}, transformers {transformers_rates()}", file=sys.stderr)
-    return found
-
-
-claims.measured("one text: tokens a second, times transformers' generate", lambda: rates()["one"][0] / transformers_rates()[0], lambda r: r >= 3,
-                ">= 3", "{:.1f}")
-claims.measured("16 answers at once, times as fast as one after another", lambda: rates()["one"][1], lambda r: r >= 5, ">= 5", "{:.1f}")
-claims.measured("prompts: tokens a second, times transformers' forward pass", lambda: rates()["one"][2] / transformers_rates()[1], lambda r: r >= 1,
-                ">= 1", "{:.2f}")
-for index, what in enumerate(("one text", "16 at once", "prompts")):
-    claims.measured(f"3 servers on this machine, {what}: share of one process's" + (" gain" if index == 1 else " rate"),
-                    lambda index=index: rates()["chain"][index] / rates()["one"][index], lambda r: True, "told", "{:.2f}")
-
+serving_speed.add(claims)
 serving_exact.add(claims)
 serving_clients.add(claims)
 serving_harness.add(claims)
@@ -203,6 +124,7 @@ serving_liars.add(claims, model, lambda: spans(3), work)
 serving_load.add(claims)
 serving_links.add(claims)
 serving_guesses.add(claims)
+serving_draft.add(claims)
 serving_memory.add(claims)
 serving_soak.add(claims)
 

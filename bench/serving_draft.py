@@ -2,58 +2,30 @@
 """What a draft model gains over a chain of three servers, each on a line of its own in an emulated network (tests/wan): tokens a second beside
 those of a gateway without one, and whether an answer is another. The texts are answers to questions, which hardly repeat themselves.
 
-usage: serving_draft.py MODEL DRAFT     prints the result as JSON; needs root, as tests/wan does
-
-gain(model, draft, folder) is for claims.
+usage: [ATOLL_BENCH_MODEL=MODEL] serving_draft.py DRAFT     prints the result as JSON; needs root, as tests/wan does
 """
+import contextlib
+import functools
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
-import types
 
-from claims import ATOLL, ROOT
-
-sys.path += [str(ROOT / "tests" / part) for part in ("processes", "wan")]
-import wan  # noqa: E402
-from serving_swarm import Asked, ServingSwarm, ask, post  # noqa: E402
+import draft_model
+import served
+import wan
+from claims import ROOT
+from serving_links import ROUND_TRIP_MS, LinkedSwarm, counted, inside
+from serving_swarm import Asked, post
 
 LINK = ROOT / "build" / "bin" / "atoll-wan-link"
 SERVERS = ("s0", "s1", "s2")
-ROUND_TRIP_MS = 80  # Of each line between two of them: a token's way around has four half ones.
+GATEWAYS = ("plain", "draft")
 NUM_TOKENS = 80
+MINUTES = 60
 QUESTIONS = ("Why do leaves turn red in autumn?", "How does a bicycle stay upright?", "What did the Romans use concrete for?",
              "Write a short story about a lighthouse keeper.", "How do I bake bread without yeast?", "What is the difference between weather and climate?")
 WAYS = ({"temperature": 0}, {"temperature": 0.7, "seed": 5})
-
-
-class LinkedSwarm(ServingSwarm):
-    """Each process on the host of its name."""
-
-    def __init__(self, net, model, folder):
-        super().__init__(ATOLL, model, folder, threads=1)
-        self.port.give_back()
-        self.net, self.port = net, types.SimpleNamespace(address=f"{net.address('coordinator')}:7070", give_back=lambda: None)
-
-    def start(self, name, words, pattern, around=(), **options):
-        own = [] if name == "coordinator" else ["--listen", f"{self.net.address(name)}:0"]
-        return super().start(name, [*words, "--insecure", *own], pattern.replace("127.0.0.1", r"[\d.]+"), ["nsenter", "--net=" + self.net.namespace(name), "--"], **options)
-
-    def gateway_of(self, name, *words):
-        return self.start(name, ["gateway", self.model, *self.way_in(name, "gateway"), "--peer-name", name, "--threads", 1, "--name", "mine", *words],
-                          r"http://[\d.:]+")
-
-
-def spans(model):
-    num_layers = json.loads((pathlib.Path(model) / "config.json").read_text())["num_hidden_layers"]
-    bounds = [number * num_layers // len(SERVERS) for number in range(len(SERVERS) + 1)]
-    return [f"{begin}:{end}" for begin, end in zip(bounds, bounds[1:])]
-
-
-def counted(url, name):
-    return sum(float(line.rsplit(" ", 1)[1]) for line in ask(url, "/metrics").splitlines() if line.startswith(f"atoll_{name}_tokens_total"))
 
 
 def asked_all(url):
@@ -73,42 +45,51 @@ def speed(answers, ways):
     return sum(one["tokens"] - 1 for one in of) / sum(one["seconds"] for one in of)
 
 
-def gain(model, draft, folder, round_trip_ms=ROUND_TRIP_MS):
-    """{"plain", "draft"}: tokens a second; "times": how many times as many, of all answers, and of the greedy and the seeded ones; "others":
+def gain(draft):
+    """{"plain", "draft"}: tokens a second; "times": how many times as many, of all answers, and of the greedy and the drawn ones; "others":
     answers of which a token or a score is another; "accepted": the share of the guesses that was right."""
     if reason := wan.unavailable(str(LINK)):
         raise RuntimeError(reason)
-    hosts = ("coordinator", *SERVERS, "plain", "draft")
-    with wan.Network(str(LINK), {host: wan.Link(delay=round_trip_ms / 4) for host in hosts}) as net:  # A packet crosses the lines of both.
-        swarm = LinkedSwarm(net, model, pathlib.Path(folder) / "draft")
-        try:
-            swarm.coordinate()
-            for name, span in zip(SERVERS, spans(model)):
-                swarm.serve(name, span)
-            found = {}
-            for name, words in (("plain", ()), ("draft", ("--draft-model", draft))):
-                url = swarm.gateway_of(name, *words)
-                done = net.run(name, [sys.executable, __file__, "--ask", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                if done.returncode != 0:
-                    raise RuntimeError(f"{done.stderr[-2000:]}\n{swarm.log(name)[-2000:]}")
-                found[name] = json.loads(done.stdout)
-        finally:
-            swarm.end()
-    plain, drafted = (found[name]["answers"] for name in ("plain", "draft"))
-    result = {name: round(speed(found[name]["answers"], (0, 1)), 2) for name in ("plain", "draft")}
-    result["times"] = {name: round(speed(drafted, ways) / speed(plain, ways), 2) for name, ways in (("all", (0, 1)), ("greedy", (0,)), ("seeded", (1,)))}
+    hosts = ("coordinator", *SERVERS, *GATEWAYS)
+    found = {}
+    with wan.Network(str(LINK), {host: wan.Link(delay=ROUND_TRIP_MS / 4) for host in hosts}) as net, contextlib.ExitStack() as stack:  # A packet crosses the lines of both.
+        swarm = LinkedSwarm(net, served.work / "draft")
+        stack.callback(swarm.end)
+        swarm.coordinate()
+        for name, span in zip(SERVERS, served.spans(3)):
+            swarm.serve(name, span)
+        for name in GATEWAYS:
+            url = swarm.gateway(name, *(("--draft-model", draft) if name == "draft" else ()), template=None)
+            with inside(net, name):
+                swarm.wait_whole(url)
+                found[name] = asked_all(url)
+    plain, drafted = (found[name]["answers"] for name in GATEWAYS)
+    result = {name: round(speed(found[name]["answers"], (0, 1)), 2) for name in GATEWAYS}
+    result["times"] = {name: round(speed(drafted, ways) / speed(plain, ways), 2) for name, ways in (("all", (0, 1)), ("greedy", (0,)), ("drawn", (1,)))}
     result["others"] = sum(one["told"] != other["told"] for one, other in zip(plain, drafted))
-    result["accepted"] = round(found["draft"]["accepted"] / max(found["draft"]["drafted"], 1), 3)
-    result["plain_accepted"] = round(found["plain"]["accepted"] / max(found["plain"]["drafted"], 1), 3)
+    result["accepted"] = {name: round(found[name]["accepted"] / max(found[name]["drafted"], 1), 3) for name in GATEWAYS}
     result["median_round_ms"] = round(1000 * statistics.median(one["seconds"] / (one["tokens"] - 1) for one in plain), 1)
+    print(f"draft: {json.dumps(result)}", file=sys.stderr)
     return result
 
 
+@functools.cache
+def recipe():
+    """What a draft gains that was made as docs/draft_models.md says, in an hour."""
+    made = draft_model.make(served.model(), served.work / "made-draft", MINUTES)
+    print(f"draft: {json.dumps(made)}", file=sys.stderr)
+    return gain(served.work / "made-draft")
+
+
+def add(claims):
+    command = "LONG=draft,draft-drawn,draft-others make claims-serving"
+    for key, what, figure, met, how in (
+            ("draft", f"a draft made in {MINUTES} minutes, 80 ms round trips: tokens a second, greedy, times as many", lambda r: r["times"]["greedy"],
+             lambda times: times >= 2, (">= 2", "{:.2f}")),
+            ("draft-drawn", "and drawn at temperature 0.7", lambda r: r["times"]["drawn"], lambda times: times >= 2, (">= 2", "{:.2f}")),
+            ("draft-others", "and answers that are others than without it", lambda r: r["others"], lambda n: n == 0, ("0", "{}"))):
+        claims.stored(key, what, functools.partial(lambda figure: figure(recipe()), figure), met, *how, command)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "--ask":
-        url = sys.argv[2]
-        ServingSwarm.wait_whole(None, url)
-        print(json.dumps(asked_all(url)))
-    else:
-        with tempfile.TemporaryDirectory(prefix="atoll-serving-draft-") as where:
-            print(json.dumps(gain(*sys.argv[1:3], where)))
+    print(json.dumps(gain(pathlib.Path(sys.argv[1]).absolute())))

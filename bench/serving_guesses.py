@@ -12,7 +12,8 @@ import random_model
 from scipy.stats import chi2_contingency
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from served import TEXT, one, swarm_of, work
-from serving_swarm import ask, complete
+from serving_links import counted
+from serving_swarm import complete
 
 NUM_DRAWS, PER_REQUEST = 10000, 8  # Of more at once each has no guesses: a pass has room for 16.
 VOCAB_SIZE, TOKENS = 400, (300, 301, 302, 303)
@@ -43,10 +44,6 @@ def draws(url, first_seed):
         reply = complete(url, **BODY, seed=seed)
         found += [tuple(choice["logprobs"]["tokens"][1:3]) for choice in sorted(reply["choices"], key=lambda choice: choice["index"])]
     return found
-
-
-def counted(url, name):
-    return next(float(line.rsplit(" ", 1)[1]) for line in ask(url, "/metrics").splitlines() if line.startswith(f"atoll_{name}_tokens_total"))
 
 
 def chance(found, others):

@@ -40,31 +40,30 @@ def enter(namespace):
 class LinkedSwarm(ServingSwarm):
     """Each process on the host of its name."""
 
-    def __init__(self, net):
-        super().__init__(ATOLL, served.model(), served.work / "links", threads=1)
+    def __init__(self, net, folder):
+        super().__init__(ATOLL, served.model(), folder, threads=1)
         self.port.give_back()
         self.net, self.port = net, types.SimpleNamespace(address=f"{net.address('coordinator')}:7070", give_back=lambda: None)
 
     def start(self, name, words, pattern, around=(), **options):
-        own = ["--listen", f"{self.net.address(name)}:0"] if name.startswith("s") else []
+        own = ["--listen", f"{self.net.address(name)}:0"] if name in self.spans else []
         around = ["nsenter", "--net=" + self.net.namespace(name), "--", *around]
         return super().start(name, [*words, "--insecure", *own], pattern.replace("127.0.0.1", r"[\d.]+"), around, **options)
 
 
-def drafted(url):
-    lines = dict(line.rsplit(" ", 1) for line in ask(url, "/metrics").splitlines() if not line.startswith("#"))
-    return sum(float(value) for key, value in lines.items() if key.startswith("atoll_drafted_tokens_total"))
+def counted(url, name):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in ask(url, "/metrics").splitlines() if line.startswith(f"atoll_{name}_tokens_total"))
 
 
 def token_ms(url, guessed=False, **body):
     """Between the first token and the last, for each; the median gap where no token is guessed."""
-    before = drafted(url)
+    before = counted(url, "drafted")
     asked = Asked(url, max_tokens=NUM_TOKENS, logit_bias={"0": -100, "2": -100}, **body)
     told = asked.told()
     times = asked.times[: NUM_TOKENS]
     if guessed:
         return 1000 * (times[-1] - times[0]) / (len(times) - 1), told
-    if drafted(url) - before > NUM_TOKENS / 4:
+    if counted(url, "drafted") - before > NUM_TOKENS / 4:
         raise RuntimeError("this text repeats itself: it does not say what a token takes without guesses")
     return 1000 * statistics.median(b - a for a, b in zip(times, times[1:])), told
 
@@ -80,7 +79,7 @@ def links():
     with served.one("links-one") as url:
         wanted = token_ms(url, True, **AGAIN)[1]
     with wan.Network(str(ROOT / "build/bin/atoll-wan-link"), {host: wan.Link() for host in HOSTS}) as net, contextlib.ExitStack() as stack:
-        swarm = LinkedSwarm(net)
+        swarm = LinkedSwarm(net, served.work / "links")
         stack.callback(swarm.end)
         swarm.coordinate()
         for name, span in zip(HOSTS[1:4], served.spans(3)):

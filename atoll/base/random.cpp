@@ -6,19 +6,12 @@
 #include <numbers>
 
 #include "atoll/base/hash.h"
+#include "atoll/base/mix.h"
 
 namespace atl {
-namespace {
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-}  // namespace
 
 uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
-  return mix(mix(mix(seed + kGolden) ^ (stream + 2 * kGolden)) ^ (index + 3 * kGolden));
+  return mix(mix(mix(seed + kMixStep) ^ (stream + 2 * kMixStep)) ^ (index + 3 * kMixStep));
 }
 
 double random_uniform(uint64_t seed, uint64_t stream, uint64_t index) {

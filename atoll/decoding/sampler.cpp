@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/mix.h"
 #include "atoll/base/random.h"
 
 namespace atl::decoding {
@@ -77,11 +80,9 @@ double weight_of(std::span<const float> logits_V, int64_t id, float largest, dou
   return std::exp((static_cast<double>(logits_V[id]) - largest) / temperature);
 }
 
-/// The likeliest that the options leave of these, with their weights beside the likeliest's, whose
-/// logit is `largest`.
-std::vector<std::pair<int64_t, double>> kept_of(std::span<const float> logits_V,
-                                                const SamplerOptions& options,
-                                                std::vector<int64_t> ids, float largest) {
+/// The likeliest that the options leave of these; the largest logit is `largest`.
+std::vector<int64_t> kept_of(std::span<const float> logits_V, const SamplerOptions& options,
+                             std::vector<int64_t> ids, float largest) {
   const auto weight = [&](int64_t id) {
     return weight_of(logits_V, id, largest, options.temperature);
   };
@@ -95,17 +96,49 @@ std::vector<std::pair<int64_t, double>> kept_of(std::span<const float> logits_V,
   if (options.top_p < 1 && is_cut) {
     for (size_t i = 0; i < most; ++i) total += weight(likeliest[i]);
   }
-  std::vector<std::pair<int64_t, double>> kept;
+  std::vector<int64_t> kept;
   double sum = 0;
   while (kept.size() < most && (options.top_p == 1 || sum < options.top_p * total)) {
     const int64_t id = likeliest[kept.size()];
     const double its = weight(id);
     if (its < options.min_p) break;
-    kept.emplace_back(id, its);
+    kept.push_back(id);
     sum += its;
   }
   return kept;
 }
+
+/// Each id runs for a time that is exponential, with its weight as the rate: the first one comes in
+/// with the probability that its share of the weights is (Gumbel-max; Maddison, Tarlow & Minka
+/// 2014). An id's luck hangs on the seed, the position and the id alone. So two distributions that
+/// are alike, as a draft's and its model's are, mostly draw the same.
+class Race {
+ public:
+  Race(uint64_t seed, int64_t position)
+      : key_(random_bits(seed, random_stream("sampler"), static_cast<uint64_t>(position))) {}
+
+  /// `score`: the logarithm of its weight.
+  void enter(int64_t id, double score) {
+    // Luck is below what its leading zeros say, and seldom worth to be looked at closely.
+    if (score + kMostLuck <= best_) return;
+    const uint64_t bits = mix(key_ + kMixStep * static_cast<uint64_t>(id)) >> 11;
+    const int zeros = std::countl_zero(bits) - 11;
+    if (score + (zeros + 1) * std::numbers::ln2 <= best_) return;
+    const double time = -std::log1p(-(static_cast<double>(bits) + 0.5) * 0x1p-53);
+    const double place = score - std::log(time);
+    if (place <= best_) return;
+    best_ = place;
+    winner_ = id;
+  }
+  int64_t winner() const { return winner_; }
+
+ private:
+  static constexpr double kMostLuck = 54 * std::numbers::ln2;
+
+  uint64_t key_;
+  double best_ = -std::numeric_limits<double>::infinity();
+  int64_t winner_ = -1;
+};
 
 }  // namespace
 
@@ -169,24 +202,14 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
       ids, [&](int64_t a, int64_t b) { return logits_V[a] < logits_V[b]; });
   if (options.temperature == 0) return largest_id;
   const float largest = logits_V[largest_id];
-  std::vector<std::pair<int64_t, double>> kept;
   if (options.top_k > 0 || options.top_p < 1 || options.min_p > 0) {
-    kept = kept_of(logits_V, options, std::move(ids), largest);
-  } else {  // In the order of ids: sorting would be most of the work.
-    kept.reserve(ids.size());
-    for (const int64_t id : ids) {
-      kept.emplace_back(id, weight_of(logits_V, id, largest, options.temperature));
-    }
+    ids = kept_of(logits_V, options, std::move(ids), largest);
   }
-  double total = 0;
-  for (const auto& [id, weight] : kept) total += weight;
-  static const uint64_t kStream = random_stream("sampler");
-  double rest = total * random_uniform(options.seed, kStream, static_cast<uint64_t>(position));
-  for (const auto& [id, weight] : kept) {
-    rest -= weight;
-    if (rest < 0) return id;
+  Race race(options.seed, position);
+  for (const int64_t id : ids) {
+    race.enter(id, (static_cast<double>(logits_V[id]) - largest) / options.temperature);
   }
-  return kept.back().first;  // Rounding: the sum fell short by an ulp.
+  return race.winner();
 }
 
 }  // namespace atl::decoding

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "atoll/base/error.h"
+#include "atoll/base/mix.h"
 #include "atoll/base/random.h"
 
 namespace atl::decoding {
@@ -112,7 +113,7 @@ TEST(SamplerTest, OnlyWhatAMaskAllowsIsDrawnWithItsShare) {
   EXPECT_EQ(sample(logits, {.top_k = 1}, 0, &mask), 2);
 }
 
-/// All of it sorted and summed; drawn in the order of ids where nothing is left out.
+/// All of it sorted and summed, and everybody's time looked at.
 int64_t sample_plainly(const std::vector<float>& logits, const SamplerOptions& options,
                        int64_t position) {
   std::vector<int64_t> ids(logits.size());
@@ -135,15 +136,15 @@ int64_t sample_plainly(const std::vector<float>& logits, const SamplerOptions& o
   }
   ids.resize(kept);
   while (weight(ids.back()) < options.min_p) ids.pop_back();
-  const double total = sum();
-  if (ids.size() == logits.size()) std::ranges::sort(ids);
-  double rest = total * random_uniform(options.seed, random_stream("sampler"),
-                                       static_cast<uint64_t>(position));
+  const uint64_t key =
+      random_bits(options.seed, random_stream("sampler"), static_cast<uint64_t>(position));
+  std::vector<double> times;
   for (const int64_t id : ids) {
-    rest -= weight(id);
-    if (rest < 0) return id;
+    const double luck =
+        static_cast<double>(mix(key + kMixStep * static_cast<uint64_t>(id)) >> 11) + 0.5;
+    times.push_back(-std::log1p(-luck * 0x1p-53) / weight(id));
   }
-  return ids.back();
+  return ids[static_cast<size_t>(std::ranges::min_element(times) - times.begin())];
 }
 
 TEST(SamplerTest, OfALargeVocabularyTheSameIsDrawnAsIfAllOfItWereSorted) {
@@ -152,18 +153,45 @@ TEST(SamplerTest, OfALargeVocabularyTheSameIsDrawnAsIfAllOfItWereSorted) {
     logits[i] = std::round(static_cast<float>(20 * random_normal(1, 2, i))) / 10;  // Many equals.
   }
   std::set<int64_t> found;
+  int position = 0;
   for (const SamplerOptions& options :
        {SamplerOptions{}, SamplerOptions{.temperature = 3}, SamplerOptions{.temperature = 0.3},
         SamplerOptions{.top_k = 40}, SamplerOptions{.top_k = 500, .top_p = 0.9},
         SamplerOptions{.top_p = 0.95}, SamplerOptions{.min_p = 0.05},
         SamplerOptions{.temperature = 2, .top_k = 2999, .top_p = 0.99, .min_p = 0.01}}) {
-    for (int position = 0; position < 60; ++position) {
+    for (int i = 0; i < 60; ++i, ++position) {
       const int64_t id = sample(logits, options, position);
       ASSERT_EQ(id, sample_plainly(logits, options, position));
       found.insert(id);
     }
   }
   EXPECT_GT(found.size(), 150U);
+}
+
+TEST(SamplerTest, OfDistributionsThatAreAlikeMostlyTheSameIsDrawn) {
+  constexpr size_t kVocab = 2000;
+  constexpr int kDraws = 4000;
+  std::vector<float> one(kVocab);
+  std::vector<float> other(kVocab);
+  for (size_t i = 0; i < kVocab; ++i) {
+    one[i] = static_cast<float>(3 * random_normal(1, 1, i));
+    other[i] = one[i] + static_cast<float>(0.5 * random_normal(1, 2, i));
+  }
+  std::vector<double> shares[2];
+  for (const auto* logits : {&one, &other}) {
+    std::vector<double>& share = shares[logits == &one ? 0 : 1];
+    double total = 0;
+    for (const float logit : *logits) total += std::exp(logit);
+    for (const float logit : *logits) share.push_back(std::exp(logit) / total);
+  }
+  double overlap = 0;
+  for (size_t i = 0; i < kVocab; ++i) overlap += std::min(shares[0][i], shares[1][i]);
+  int num_same = 0;
+  for (int i = 0; i < kDraws; ++i) num_same += sample(one, {}, i) == sample(other, {}, i) ? 1 : 0;
+  // No way to draw has more in common than the overlap; this one has at least o / (2 - o).
+  const double share = num_same / double{kDraws};
+  EXPECT_LT(share, overlap + 0.03);
+  EXPECT_GT(share, overlap / (2 - overlap) - 0.03);
 }
 
 TEST(SamplerTest, RefusesBadOptionsAndDamagedLogits) {

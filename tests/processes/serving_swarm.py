@@ -77,9 +77,10 @@ class ServingSwarm:
     def cache(self, name):
         return self.folder / f"{name}-cache"
 
-    def gateway(self, name, *words, join=None):
+    def gateway(self, name, *words, join=None, template="plain"):
         url = self.start(name, ["gateway", self.model, *self.way_in(name, "gateway", join), "--peer-name", name, "--threads", self.threads,
-                                "--listen", "127.0.0.1:0", "--name", "mine", "--template", "plain", *words], r"http://[\d.:]+")
+                                "--listen", "127.0.0.1:0", "--name", "mine", *(["--template", template] if template else []), *words],
+                         r"http://[\d.:]+")
         self.urls[name] = url
         return url
 
