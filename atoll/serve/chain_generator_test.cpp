@@ -473,8 +473,6 @@ TEST_F(ChainGeneratorTest, HonestServersAreFoundToBeSo) {
     for (const auto& each : heard) EXPECT_TRUE(each->wait()) << each->refusal().message;
     while (generator->status().audited_tokens < 300) std::this_thread::yield();
     EXPECT_EQ(generator->status().liars, 0);
-    // A busy machine's servers may seem to hang.
-    for (const auto& [kind, count] : generator->status().recoveries) EXPECT_EQ(kind, "hang");
     EXPECT_LT(generator->status().accepted_tokens, generator->status().drafted_tokens);
   }
 }
