@@ -109,14 +109,23 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
           .delay = [this, now](const auto& from, const auto& to) { return delay(from, to, now); }};
 }
 
-const Conductor::Session* Conductor::sharer(const Session& session) const {
+const Conductor::Session* Conductor::sharer(const Session& session, Time now) const {
+  const auto resting = resting_.find(session.text.shares_with);
+  if (resting != resting_.end()) {
+    const bool is_good = std::ranges::all_of(
+        resting->second.hops, [&](const Hop& hop) { return is_usable(hop.address, now); });
+    return is_good ? &resting->second : nullptr;
+  }
   const auto other = sessions_.find(session.text.shares_with);
   if (other == sessions_.end() || other->second.hops.empty()) return nullptr;
   return other->second.is_broken ? nullptr : &other->second;
 }
 
 bool Conductor::find_chain(Key key, Session& session, Time now) {
-  if (const Session* other = sharer(session)) {
+  if (const Session* other = sharer(session, now)) {
+    if (const auto rest = resting_.find(session.text.shares_with); rest != resting_.end()) {
+      rest->second.since = now;
+    }
     session.shares_with = other->number;
     session.is_mixed = other->is_mixed;
     begin(key, session, other->hops, now);
@@ -151,7 +160,7 @@ void Conductor::find_chains(Time now) {
     if (session.is_broken) repair(key, session, now);
     if (!session.hops.empty()) continue;
     if (num_running >= options_.max_sessions || now < session.retry_at) continue;
-    const Session* const other = sharer(session);
+    const Session* const other = sharer(session, now);
     if (other != nullptr && other->num_done < session.text.num_shared) continue;  // Soon.
     if (session.text.num_tokens >= too_long) continue;
     if (find_chain(key, session, now)) {
@@ -182,6 +191,7 @@ void Conductor::feed(Key key, Session& session) {
 }
 
 void Conductor::replace(const std::string& address, const char* kind, Time now) {
+  end_rests_of(address);
   for (auto& [key, session] : sessions_) {
     const auto hop = std::ranges::find(session.hops, address, &Hop::address);
     if (hop == session.hops.end()) continue;
@@ -316,6 +326,7 @@ void Conductor::distrust(Key key, Time now) {
 
 void Conductor::trouble(const std::string& address, const Trouble& message, Time now) {
   excuse(address, message.session.number, now);
+  if (message.session.gateway == options_.gateway && end_rest_of(message.session.number)) return;
   const auto found = find(message.session);
   if (found == sessions_.end()) return;
   Session& session = found->second;
@@ -417,7 +428,7 @@ void Conductor::watch_sessions(Time now) {
     const Duration patience = session.lacks_memory ? options_.memory_patience
                               : session.had_chain  ? options_.patience
                                                    : options_.first_patience;
-    if (is_queued || sharer(session) != nullptr) session.progressed = now;
+    if (is_queued || sharer(session, now) != nullptr) session.progressed = now;
     if (waits) {
       if (now - session.progressed > patience) refused.push_back(key);
       continue;
@@ -442,6 +453,7 @@ void Conductor::tick(Time now) {
   watch_servers(now);
   watch_sessions(now);
   watch_audits(now);
+  watch_rests(now);
   std::erase_if(cut_links_, [&](const auto& link) { return now >= link.second; });
   find_chains(now);
 }

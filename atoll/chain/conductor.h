@@ -85,6 +85,10 @@ class Conductor {
   struct Drop {
     uint64_t number = 0;
   };
+  /// What rests is not there any more.
+  struct Gone {
+    Key key = 0;
+  };
   /// That server is not used any more; the coordinator is to know, and so is the server.
   struct Accuse {
     std::string address;
@@ -92,7 +96,7 @@ class Conductor {
     std::string reason;
   };
   using Action =
-      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Accuse>;
+      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone, Accuse>;
 
   /// A text, as its owner knows it.
   struct Text {
@@ -118,6 +122,10 @@ class Conductor {
   /// It has changed from this token on; those before it are as they were.
   void change(Key key, const Text& text, int64_t num_same);
   void remove(Key key);
+  /// It is over, and its servers are to keep it, for others that begin as it does: they may name it
+  /// as what they share with. Returns how many positions are kept; with 0 it is removed. Gone is to
+  /// follow.
+  int64_t rest(Key key, Time now);
 
   // ---- What is heard.
   /// All servers of this model that the coordinator knows.
@@ -203,10 +211,16 @@ class Conductor {
   RouteQuery whole_query(const Session& session, Time now) const;
   bool find_chain(Key key, Session& session, Time now);
   /// Another session that is to share its beginning, if there is one and it has a chain.
-  const Session* sharer(const Session& session) const;
+  const Session* sharer(const Session& session, Time now) const;
   void begin(Key key, Session& session, std::vector<Hop> hops, Time now);
   void set_hops(Session& session, std::vector<Hop> hops);
   void feed(Key key, Session& session);
+  void end_rest(Key key);
+  /// That session, by its number, if it rests.
+  bool end_rest_of(uint64_t session);
+  /// Those that the server has, and those that others have made parts of.
+  void end_rests_of(const std::string& address);
+  void watch_rests(Time now);
   void watch_servers(Time now);
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);
@@ -228,6 +242,7 @@ class Conductor {
   std::map<std::string, Server> servers_;  // By address.
   std::set<std::string> other_types_;      // In which servers of these files compute.
   Sessions sessions_;
+  Sessions resting_;              // `since` they were over, or used.
   std::map<uint64_t, Key> keys_;  // Of session numbers.
   uint64_t last_number_ = 0;
   std::map<std::pair<std::string, std::string>, Time> cut_links_;  // Until when they are avoided.

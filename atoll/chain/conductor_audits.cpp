@@ -87,7 +87,10 @@ void Conductor::drop_audits_of(uint64_t session) {
 
 void Conductor::begin_anew_of(uint64_t session, Time now) {
   const auto key = keys_.find(session);
-  if (key == keys_.end()) return;
+  if (key == keys_.end()) {
+    end_rest_of(session);
+    return;
+  }
   begin_anew(sessions_.at(key->second), now);
   find_chains(now);
 }
@@ -164,6 +167,7 @@ void Conductor::contradict(const Audit& audit, size_t hop, Time now) {
   const std::string from = audit.hops[hop].address;
   const std::string to = audit.hops[hop + 1].address;
   cut_links_[{from, to}] = Time::max();
+  end_rests_of(from);
   for (auto& [key, session] : sessions_) {
     const auto is_link = [&](const Hop& a, const Hop& b) {
       return a.address == from && b.address == to;
@@ -189,6 +193,7 @@ void Conductor::convict(const std::string& address, const std::string& name,
   if (!liars_.emplace(name, reason).second) return;
   const auto server = servers_.find(address);
   if (server != servers_.end()) server->second.is_listed = false;
+  end_rests_of(address);
   for (auto& [key, session] : sessions_) {
     const bool has_it =
         std::ranges::find(session.hops, address, &Hop::address) != session.hops.end();

@@ -33,7 +33,8 @@ TEST(Conductor, ChainsOfServersGiveTheModelsTokens) {
   world.run_for(milliseconds(5000));
   expect_undisturbed(world, {{1, prompt_of(1, 40)}}, 20);
   for (const auto& [address, server] : world.servers()) {
-    EXPECT_TRUE(server.sessions.empty()) << address << " keeps what nobody wants";
+    ASSERT_EQ(server.sessions.size(), 1U) << address;
+    EXPECT_TRUE(server.sessions.begin()->second.session.rests()) << address;
   }
   EXPECT_TRUE(world.conductor().recoveries().empty());
 }
@@ -102,6 +103,62 @@ TEST(Conductor, SessionsThatFitOnlyOneByOneAllEnd) {
   expect_undisturbed(world, asked, 30);
 }
 
+TEST(Conductor, WhatATextThatIsOverBeganWithIsNotReadAgain) {
+  SimulatedChain world(5);
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  std::map<Conductor::Key, std::vector<uint64_t>> asked{{1, prompt_of(1, 100)}};
+  world.ask(1, asked[1], 140);
+  world.run_for(milliseconds(5000));
+  ASSERT_GE(world.kept().at(1), 130);
+  EXPECT_EQ(world.conductor().num_sessions(), 0);
+  const int64_t before = world.servers().at("a").num_read;
+  asked[2] = world.texts().at(1);  // The next question of a conversation.
+  asked[2].insert(asked[2].end(), {1, 2, 3});
+  world.ask(2, asked[2], asked[2].size() + 40);
+  world.run_for(milliseconds(5000));
+  EXPECT_EQ(world.num_shared(), 2);  // At both servers.
+  EXPECT_LT(world.servers().at("a").num_read - before, 13 + 3 + 2 * 40);
+  expect_undisturbed(world, asked, 40);
+  // With a server what it has kept is gone: it is read anew.
+  world.kill("b");
+  world.run_for(milliseconds(100));
+  EXPECT_TRUE(world.kept().empty());
+  world.start("b");
+  asked[3] = asked[2];
+  world.ask(3, asked[3], asked[3].size() + 40);
+  world.run_for(milliseconds(5000));
+  EXPECT_EQ(world.num_shared(), 2);
+  expect_undisturbed(world, asked, 40);
+}
+
+TEST(Conductor, TextsThatAreOverMakeRoom) {
+  SimulatedChain world(6);
+  world.add_server("a", {0, 12});
+  world.servers().at("a").room = 300;
+  std::map<Conductor::Key, std::vector<uint64_t>> asked;
+  for (uint64_t key = 1; key <= 6; ++key) {
+    asked[key] = prompt_of(key, 60);
+    world.ask(key, asked[key], 100);
+    world.run_for(milliseconds(3000));
+    EXPECT_TRUE(world.kept().contains(key));
+  }
+  EXPECT_LE(world.kept().size(), 3U);
+  EXPECT_TRUE(world.conductor().recoveries().empty());
+  expect_undisturbed(world, asked, 40);
+}
+
+TEST(Conductor, TextsThatAreOverAreKeptForAWhile) {
+  SimulatedChain world(7);
+  world.add_server("a", {0, 12});
+  world.ask(1, prompt_of(1, 40), 50);
+  world.run_for(std::chrono::minutes(9));
+  EXPECT_EQ(world.kept().size(), 1U);
+  world.run_for(std::chrono::minutes(2));
+  EXPECT_TRUE(world.kept().empty());
+  EXPECT_TRUE(world.servers().at("a").sessions.empty());
+}
+
 TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -124,6 +181,12 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
     }
     for (int step = 0; step < 30; ++step) {
       world.run_for(milliseconds(world.random(200)));
+      if (step % 10 == 9) {  // As one that is over, or not, or was lost.
+        const uint64_t key = asked.size() + 1;
+        const auto& other = world.texts().at(1 + world.random(5));
+        asked[key] = {other.begin(), other.begin() + 1 + world.random(other.size())};
+        world.ask(key, asked[key], asked[key].size() + num_new);
+      }
       const std::string& address = places[world.random(places.size())].first;
       SimulatedChain::Server& server = world.servers().at(address);
       switch (world.random(6)) {

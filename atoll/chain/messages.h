@@ -20,7 +20,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 2;
+constexpr uint16_t kProtocol = 3;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -113,6 +113,12 @@ struct Reroute {
 struct Forget {
   SessionId session;
   uint32_t epoch = 0;
+};
+
+/// From the gateway: the text is over, and its keys and values are kept as long as there is room:
+/// others may begin as it does. What is under way for it is not read any more.
+struct Rest {
+  SessionId session;
 };
 
 enum class Fault : uint8_t {
@@ -239,6 +245,6 @@ struct Servers {
 
 using Message =
     std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
-                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece>;
+                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest>;
 
 }  // namespace atl::chain

@@ -164,6 +164,12 @@ std::vector<Message> ServerSession::all_kept() const {
   return all;
 }
 
+void ServerSession::rest() {
+  rests_ = true;
+  unread_.clear();
+  arrived_ = length_;
+}
+
 void ServerSession::stop_keeping() {
   keeps_ = false;
   kept_.clear();

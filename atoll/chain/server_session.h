@@ -60,6 +60,10 @@ class ServerSession {
   /// The next hop's address; empty where that is the gateway.
   std::string next() const { return hops_.size() > 1 ? hops_[1].address : std::string(); }
 
+  /// Nothing more is read of it.
+  void rest();
+  bool rests() const { return rests_; }
+
   int64_t kept_bytes() const { return kept_bytes_; }
   /// Gives back the memory; the session goes on, but nobody behind it can be replaced from here.
   void stop_keeping();
@@ -86,6 +90,7 @@ class ServerSession {
   std::vector<Fingerprint> made_;
   std::vector<Message> again_;
   bool keeps_ = true;
+  bool rests_ = false;
   int64_t kept_bytes_ = 0;
 };
 

@@ -32,7 +32,20 @@ BlockEngine::BlockEngine(const model::Model& model, const BlockEngineOptions& op
       pass_rows_(std::min(chain::most_rows(chain::Precision::kFp32, model.config().hidden_size),
                           options.prompt_tokens)) {}
 
-int64_t BlockEngine::num_free() const { return pool_->num_left() * kPositions; }
+int64_t BlockEngine::num_sessions() const {
+  return std::ranges::count_if(texts_, [](const Text& text) { return !text.session.rests(); });
+}
+
+int64_t BlockEngine::num_free() const {
+  int64_t pages = pool_->num_left();
+  for (const Text& text : texts_) {
+    if (!text.session.rests()) continue;
+    // Those that others have as well stay. A page that only resting texts share is left out.
+    pages += std::ranges::count_if(text.cache.pages(),
+                                   [](const model::KvPage& page) { return page.use_count() == 1; });
+  }
+  return pages * kPositions;
+}
 
 int64_t BlockEngine::num_positions() const {
   return (pool_->num_left() + pool_->num_taken()) * kPositions;
@@ -64,6 +77,11 @@ void BlockEngine::hear(chain::Message message, Time now) {
     forgotten_.add(*forget);
     const auto text = find(forget->session);
     if (text != texts_.end() && text->session.epoch() <= forget->epoch) texts_.erase(text);
+  } else if (const auto* rest = std::get_if<chain::Rest>(&message)) {
+    const auto text = find(rest->session);
+    if (text == texts_.end()) return;
+    text->session.rest();
+    if (std::ssize(texts_) - num_sessions() > options_.max_resting) end_rest();
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     const auto text = find(question->session);
     sent_.emplace_back(text != texts_.end() ? text->session.testify(*question)
@@ -120,9 +138,10 @@ void BlockEngine::work(chain::Work message, Time now) {
   chain::Trouble trouble{
       .session = message.session, .epoch = message.epoch, .fault = {}, .reason = {}};
   auto text = find(message.session);
+  if (text != texts_.end() && text->session.rests()) return;
   auto objection = objection_to(message);
-  if (text == texts_.end() && std::ssize(texts_) >= options_.max_sessions) {
-    objection = {Fault::kNoMemory, fmt::format("{} sessions are here", texts_.size())};
+  if (text == texts_.end() && num_sessions() >= options_.max_sessions) {
+    objection = {Fault::kNoMemory, fmt::format("{} sessions are here", num_sessions())};
   }
   if (!objection) {
     if (text == texts_.end()) text = open(message, now);
@@ -180,8 +199,17 @@ bool BlockEngine::is_idle() const {
                              [](const Text& text) { return text.session.num_unread() == 0; });
 }
 
-/// How much of each session is read next; there is room for that. Where pages run out, the youngest
-/// sessions end: their gateways begin them anew, later or elsewhere.
+/// Of the texts that rest the oldest is not kept any more. False: none rests.
+bool BlockEngine::end_rest() {
+  const auto oldest =
+      std::ranges::find_if(texts_, [](const Text& text) { return text.session.rests(); });
+  if (oldest == texts_.end()) return false;
+  end(oldest, Fault::kNotKept, "there is no room for texts that are over");
+  return true;
+}
+
+/// How much of each session is read next; there is room for that. Where pages run out, texts that
+/// are over go, then the youngest sessions end: their gateways begin them anew, later or elsewhere.
 std::vector<int64_t> BlockEngine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
@@ -199,6 +227,7 @@ std::vector<int64_t> BlockEngine::prepare() {
       if (!text->cache.prepare(counts[i])) break;
     }
     if (text == texts_.end()) return counts;
+    if (end_rest()) continue;
     end(std::prev(texts_.end()), Fault::kNoMemory,
         fmt::format("all {} positions for keys and values are taken", num_positions()));
   }
@@ -206,8 +235,8 @@ std::vector<int64_t> BlockEngine::prepare() {
 
 void BlockEngine::read(Time now) {
   for (auto text = texts_.begin(); text != texts_.end();) {
-    const bool is_idle =
-        text->session.num_unread() == 0 && now - text->heard > options_.idle_patience;
+    const bool is_idle = !text->session.rests() && text->session.num_unread() == 0 &&
+                         now - text->heard > options_.idle_patience;
     text = is_idle ? end(text, Fault::kNotKept, "nobody went on with it") : std::next(text);
   }
   const std::vector<int64_t> counts = prepare();

@@ -31,6 +31,7 @@ struct BlockEngineOptions {
   int64_t prompt_tokens = 256;                // Of texts that are read, in a pass.
   int64_t unread_bytes = int64_t{256} << 20;  // Of rows that have come and wait.
   int64_t max_sessions = 1024;
+  int64_t max_resting = 256;                         // Texts that are over.
   Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
 };
 
@@ -40,7 +41,7 @@ class BlockEngine {
   /// the budget holds no page.
   BlockEngine(const model::Model& model, const BlockEngineOptions& options);
 
-  /// Of messages.h: Work, Reroute, Forget or Testify.
+  /// Of messages.h: Work, Reroute, Forget, Rest or Testify.
   void hear(chain::Message message, Time now);
   /// The gateway is gone, and nobody else wants its sessions.
   void forget_gateway(uint64_t gateway);
@@ -55,8 +56,8 @@ class BlockEngine {
   /// What is to be sent: Work to its first hop's address, all else to its session's gateway.
   std::vector<chain::Message> take_sent() { return std::exchange(sent_, {}); }
 
-  int64_t num_sessions() const { return static_cast<int64_t>(texts_.size()); }
-  int64_t num_free() const;       // Positions for which there is memory,
+  int64_t num_sessions() const;   // Those that rest do not count.
+  int64_t num_free() const;       // Positions for which there is memory, or would be at once,
   int64_t num_positions() const;  // of so many.
   uint64_t num_passes() const { return num_passes_; }
 
@@ -75,6 +76,7 @@ class BlockEngine {
   void reroute(const chain::Reroute& message, Time now);
   void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);
   Texts::iterator end(Texts::iterator text, chain::Fault fault, std::string reason);
+  bool end_rest();
   std::vector<int64_t> prepare();
   void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
   void limit_kept();

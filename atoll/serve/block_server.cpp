@@ -305,6 +305,8 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     session = &reroute->session;
   } else if (const auto* forget = std::get_if<chain::Forget>(&message)) {
     session = &forget->session;
+  } else if (const auto* rest = std::get_if<chain::Rest>(&message)) {
+    session = &rest->session;
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     session = &question->session;
   }

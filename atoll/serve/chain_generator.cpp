@@ -162,30 +162,37 @@ void ChainGenerator::take_news(Time now) {
     text.num_shared = num_shared;
     conductor_.add(id, text, now);
   }
-  for (const Id id : cancelled) let_go(id);
+  for (const Id id : cancelled) let_go(id, true);
   if (!end.empty()) refuse_all(end);
 }
 
-/// The text under way that begins with most of this one, and with how much of it.
+/// The text, under way or kept, that begins with most of this one, and with how much of it.
 std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
     const Sequence& sequence) const {
   std::pair<Id, int64_t> best{0, 0};
   if (!sequence.may_skip()) return best;
   const std::vector<int64_t>& tokens = sequence.tokens();
-  for (const auto& [id, reading] : readings_) {
-    const auto same = std::ranges::mismatch(tokens, reading.text.sequence().tokens()).in1;
+  const auto look = [&](Id id, const std::vector<int64_t>& others) {
+    const auto same = std::ranges::mismatch(tokens, others).in1;
     const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
     if (num_shared >= kLeastShared && num_shared > best.second) best = {id, num_shared};
-  }
+  };
+  for (const auto& [id, kept] : resting_) look(id, kept);
+  for (const auto& [id, reading] : readings_) look(id, reading.text.sequence().tokens());
   return best;
 }
 
-void ChainGenerator::let_go(Id id) {
-  conductor_.remove(id);
+void ChainGenerator::let_go(Id id, bool is_over) {
+  const int64_t num_kept = is_over ? conductor_.rest(id, clock_.now()) : 0;
+  if (num_kept == 0) conductor_.remove(id);
   to_guess_.erase(id);
   if (draft_) draft_->forget(id);
   const auto reading = readings_.extract(id);
   if (reading.empty()) return;
+  if (num_kept > 0) {
+    const auto& tokens = reading.mapped().text.sequence().tokens();
+    resting_[id] = {tokens.begin(), tokens.begin() + num_kept};
+  }
   over_[id] = {.tokens = reading.mapped().text.sequence().tokens(),
                .arrivals = std::move(reading.mapped().arrivals)};
 }
@@ -276,7 +283,7 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
   const int64_t new_length = std::ssize(sequence.tokens());
   counts_.made_tokens += new_length - length;
   if (taken.is_done) {
-    let_go(sequence.id());
+    let_go(sequence.id(), true);
     return false;
   }
   if (new_length > length) {
@@ -364,6 +371,8 @@ void ChainGenerator::act() {
         set_aside(*audit);
       } else if (const auto* heard = std::get_if<chain::Conductor::Recompute>(&action)) {
         auditor_.add(heard->number, heard->layers, heard->said);
+      } else if (const auto* gone = std::get_if<chain::Conductor::Gone>(&action)) {
+        resting_.erase(gone->key);
       } else if (const auto* drop = std::get_if<chain::Conductor::Drop>(&action)) {
         auditor_.forget(drop->number);
       } else if (const auto* accused = std::get_if<chain::Conductor::Accuse>(&action)) {

@@ -102,7 +102,7 @@ class ChainGenerator final : public TextDesk {
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
-  void let_go(Id id);
+  void let_go(Id id, bool is_over = false);
   static chain::Conductor::Text text_of(const GuessedText& text);
   void report();
 
@@ -122,7 +122,8 @@ class ChainGenerator final : public TextDesk {
   double guess_s_ = 0;                       // What a guess of its takes.
   std::map<std::string, Lines> servers_;
   std::map<net::ConnectionId, std::string> addresses_;
-  std::map<Id, Over> over_;  // Until act().
+  std::map<Id, Over> over_;                     // Until act().
+  std::map<Id, std::vector<int64_t>> resting_;  // Texts that are over, and are kept by servers.
   std::vector<Found> found_;
   chain::Witness witness_;
   decoding::GeneratorStatus counts_;

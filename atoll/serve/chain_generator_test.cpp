@@ -437,6 +437,14 @@ TEST_F(ChainGeneratorTest, WhatTextsBeginWithIsReadOnce) {
   auto heard = ask(*generator, asked);
   expect_same(heard, asked);
   for (size_t i = 1; i < asked.size(); ++i) EXPECT_EQ(heard[i]->num_cached(), 74);
+  // The next question behind an answer that is over.
+  std::vector<GenerationRequest> next{asked[0]};
+  const std::vector<int64_t> answer = heard[0]->ids();
+  next[0].prompt.insert(next[0].prompt.end(), answer.begin(), answer.end());
+  next[0].prompt.insert(next[0].prompt.end(), {1, 2, 3});
+  heard = ask(*generator, next);
+  expect_same(heard, next);
+  EXPECT_GE(heard[0]->num_cached(), 75 + 18);
 }
 
 TEST_F(ChainGeneratorTest, AServerThatIsKilledUnderWayIsReplaced) {

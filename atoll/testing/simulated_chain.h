@@ -181,9 +181,10 @@ class SimulatedChain {
     lengths_[key] = length;
     Conductor::Text asked = text(key);
     for (const auto& [other, tokens] : texts_) {
-      if (other == key || is_done(other)) continue;
+      if (other == key || (is_done(other) && !kept_.contains(other))) continue;
       const auto same = std::ranges::mismatch(prompt, tokens).in1 - prompt.begin();
-      const int64_t num_shared = std::min<int64_t>(same, std::ssize(prompt) - 1);
+      const int64_t known = is_done(other) ? kept_.at(other) : std::ssize(prompt);
+      const int64_t num_shared = std::min({same, std::ssize(prompt) - 1, known});
       if (num_shared > asked.num_shared) {
         asked.shares_with = other;
         asked.num_shared = num_shared;
@@ -215,6 +216,8 @@ class SimulatedChain {
   Time now() const { return now_; }
   /// Sessions that a server has begun with what another one had read.
   int64_t num_shared() const { return num_shared_; }
+  /// Texts that are over, and how much of each is kept.
+  const std::map<Conductor::Key, int64_t>& kept() const { return kept_; }
 
  private:
   struct Later {
@@ -294,6 +297,9 @@ class SimulatedChain {
         server.sessions.erase(known);
       }
       server.forgotten.add(*forget);
+    } else if (const auto* rest = std::get_if<Rest>(&message)) {
+      const auto known = server.sessions.find(rest->session);
+      if (known != server.sessions.end()) known->second.session.rest();
     } else if (const auto* question = std::get_if<Testify>(&message)) {
       testify(address, *question);
     } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
@@ -304,6 +310,8 @@ class SimulatedChain {
       for (const Message& sent : *again) send_on(address, sent);
     } else if (const auto* work = std::get_if<Work>(&message)) {
       if (server.forgotten.has(work->session, work->epoch)) return;
+      const auto known = server.sessions.find(work->session);
+      if (known != server.sessions.end() && known->second.session.rests()) return;
       Served opened{ServerSession(work->session), {}};
       const auto other = server.sessions.find({.gateway = kGateway, .number = work->shares_with});
       if (work->num_shared > 0 && work->begin == work->num_shared &&
@@ -387,9 +395,19 @@ class SimulatedChain {
     length = session.length();
     const int64_t count = session.num_unread();
     if (count == 0) return;
-    int64_t held = count;
-    for (const auto& [other, served] : server.sessions) held += served.memory_length;
-    if (held > server.room) {
+    const auto held = [&] {
+      int64_t positions = count;
+      for (const auto& [other, served] : server.sessions) positions += served.memory_length;
+      return positions;
+    };
+    while (held() > server.room) {
+      const auto resting = std::ranges::find_if(
+          server.sessions, [](const auto& each) { return each.second.session.rests(); });
+      if (resting == server.sessions.end()) break;
+      complain(address, resting->first, 1, Fault::kNotKept);
+      server.sessions.erase(resting);
+    }
+    if (held() > server.room) {
       const uint32_t epoch = session.epoch();
       server.sessions.erase(id);
       return complain(address, id, epoch, Fault::kNoMemory);
@@ -440,7 +458,9 @@ class SimulatedChain {
         drafts.erase(drafts.begin());
       }
       if (is_done(arrived->key)) {
-        conductor_->remove(arrived->key);
+        if (const int64_t count = conductor_->rest(arrived->key, now_); count > 0) {
+          kept_[arrived->key] = count;
+        }
       } else {
         draft(arrived->key);
         arrivals_[arrived->key].go_back(num_same);
@@ -490,6 +510,8 @@ class SimulatedChain {
                                      arrivals_[audit->key].begin()};
       } else if (const auto* heard = std::get_if<Conductor::Recompute>(&action)) {
         recompute(*heard);
+      } else if (const auto* gone = std::get_if<Conductor::Gone>(&action)) {
+        kept_.erase(gone->key);
       } else if (const auto* dropped = std::get_if<Conductor::Drop>(&action)) {
         set_aside_.erase(dropped->number);
       } else if (const auto* accused = std::get_if<Conductor::Accuse>(&action)) {
@@ -516,6 +538,7 @@ class SimulatedChain {
   std::map<Conductor::Key, std::vector<uint64_t>> texts_;
   std::map<Conductor::Key, std::vector<uint64_t>> drafts_;  // Behind the texts' tokens.
   std::map<Conductor::Key, size_t> prompts_, lengths_;
+  std::map<Conductor::Key, int64_t> kept_;
   std::map<Conductor::Key, std::string> refused_;
   std::map<Conductor::Key, Arrivals> arrivals_;
   struct Aside {
