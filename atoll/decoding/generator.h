@@ -25,6 +25,8 @@ struct GenerationRequest {
   std::map<int64_t, float> logit_bias;  // Added to these ids' logits before anything else.
   std::optional<int64_t> top_logprobs;  // Scores are wanted, with so many of the likeliest ids.
   bool scores_prompt = false;           // Those of the prompt's tokens too.
+  /// Whose it is: what was read for one is not there for another, who could tell by the time.
+  uint64_t tenant = 0;
   std::shared_ptr<const grammar::TokenMasks> grammar;  // What the answer must be; null: anything.
 };
 

@@ -185,7 +185,9 @@ net::HttpReply Gateway::responses(const net::HttpRequest& request) {
 
 net::HttpReply Gateway::answer(const ServedModel& model, TextWork work,
                                const net::HttpRequest& request) {
-  auto place = admission_.apply(key_of(request), std::ssize(work.texts), std::ssize(request.body));
+  const size_t key = key_of(request);
+  for (decoding::GenerationRequest& text : work.texts) text.tenant = key;
+  auto place = admission_.apply(key, std::ssize(work.texts), std::ssize(request.body));
   const bool is_stream = work.stream;
   auto answering = std::make_shared<Answering>(
       model, std::move(work), std::move(place),

@@ -172,13 +172,16 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   std::pair<Id, int64_t> best{0, 0};
   if (!sequence.may_skip()) return best;
   const std::vector<int64_t>& tokens = sequence.tokens();
-  const auto look = [&](Id id, const std::vector<int64_t>& others) {
+  const auto look = [&](Id id, uint64_t tenant, const std::vector<int64_t>& others) {
+    if (tenant != sequence.tenant()) return;
     const auto same = std::ranges::mismatch(tokens, others).in1;
     const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
     if (num_shared >= kLeastShared && num_shared > best.second) best = {id, num_shared};
   };
-  for (const auto& [id, kept] : resting_) look(id, kept);
-  for (const auto& [id, reading] : readings_) look(id, reading.text.sequence().tokens());
+  for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.tokens);
+  for (const auto& [id, reading] : readings_) {
+    look(id, reading.text.sequence().tenant(), reading.text.sequence().tokens());
+  }
   return best;
 }
 
@@ -190,8 +193,9 @@ void ChainGenerator::let_go(Id id, bool is_over) {
   const auto reading = readings_.extract(id);
   if (reading.empty()) return;
   if (num_kept > 0) {
-    const auto& tokens = reading.mapped().text.sequence().tokens();
-    resting_[id] = {tokens.begin(), tokens.begin() + num_kept};
+    const Sequence& sequence = reading.mapped().text.sequence();
+    resting_[id] = {.tenant = sequence.tenant(),
+                    .tokens = {sequence.tokens().begin(), sequence.tokens().begin() + num_kept}};
   }
   over_[id] = {.tokens = reading.mapped().text.sequence().tokens(),
                .arrivals = std::move(reading.mapped().arrivals)};

@@ -122,8 +122,12 @@ class ChainGenerator final : public TextDesk {
   double guess_s_ = 0;                       // What a guess of its takes.
   std::map<std::string, Lines> servers_;
   std::map<net::ConnectionId, std::string> addresses_;
-  std::map<Id, Over> over_;                     // Until act().
-  std::map<Id, std::vector<int64_t>> resting_;  // Texts that are over, and are kept by servers.
+  std::map<Id, Over> over_;  // Until act().
+  struct Resting {
+    uint64_t tenant = 0;
+    std::vector<int64_t> tokens;
+  };
+  std::map<Id, Resting> resting_;  // Texts that are over, and are kept by servers.
   std::vector<Found> found_;
   chain::Witness witness_;
   decoding::GeneratorStatus counts_;

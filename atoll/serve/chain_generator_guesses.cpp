@@ -27,7 +27,7 @@ void ChainGenerator::guess() {
   std::vector<DraftModel::Text> wanted;
   for (auto it = to_guess_.begin(); it != to_guess_.end();) {
     GuessedText& text = readings_.at(*it).text;
-    const DraftModel::Text each{.id = *it, .ids = text.ids()};
+    const DraftModel::Text each{.id = *it, .tenant = text.sequence().tenant(), .ids = text.ids()};
     const bool wants =
         !draft_->gives_up(each) && (text.wants_guess(most_guesses(), *draft_model()) ||
                                     (!text.has_begun() && draft_->lacks(each)));

@@ -445,6 +445,10 @@ TEST_F(ChainGeneratorTest, WhatTextsBeginWithIsReadOnce) {
   heard = ask(*generator, next);
   expect_same(heard, next);
   EXPECT_GE(heard[0]->num_cached(), 75 + 18);
+  next[0].tenant = 1;
+  heard = ask(*generator, next);
+  expect_same(heard, next);
+  EXPECT_EQ(heard[0]->num_cached(), 0);
 }
 
 TEST_F(ChainGeneratorTest, AServerThatIsKilledUnderWayIsReplaced) {

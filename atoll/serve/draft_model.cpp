@@ -50,7 +50,9 @@ void DraftModel::forget(Id id) {
 DraftModel::Known& DraftModel::known(const Text& text) {
   auto found = known_.find(text.id);
   if (found == known_.end()) {
-    Known made{.ids = {}, .cache = model::KvCache(pool_, prefixes_.find(text.ids))};
+    Known made{.tenant = text.tenant,
+               .ids = {},
+               .cache = model::KvCache(pool_, prefixes_.find(text.tenant, text.ids))};
     const auto begin = text.ids.first(static_cast<size_t>(made.cache.length()));
     made.ids.assign(begin.begin(), begin.end());
     found = known_.emplace(text.id, std::move(made)).first;
@@ -72,7 +74,7 @@ bool DraftModel::prepare(Known& known, int64_t count) {
 void DraftModel::remember(const Known& known, int64_t begin) {
   const int64_t length = known.cache.length();
   if (length / kPositions == begin / kPositions) return;
-  prefixes_.add(known.ids,
+  prefixes_.add(known.tenant, known.ids,
                 std::span(known.cache.pages()).first(static_cast<size_t>(length / kPositions)));
 }
 

@@ -26,6 +26,7 @@ class DraftModel {
   using Id = Sequence::Id;
   struct Text {
     Id id = 0;
+    uint64_t tenant = 0;           // Others' texts give nothing to its.
     std::span<const int64_t> ids;  // Tokens, and guesses behind them; at least one.
   };
   struct Read {
@@ -50,6 +51,7 @@ class DraftModel {
 
  private:
   struct Known {
+    uint64_t tenant = 0;
     std::vector<int64_t> ids;  // Whose keys and values are there.
     model::KvCache cache;
   };

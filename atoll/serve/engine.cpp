@@ -79,6 +79,7 @@ bool Engine::has_steady_keys(int64_t length) const {
 bool Engine::shares_unread_beginning(const Text& text) const {
   const std::vector<int64_t>& tokens = text.sequence->tokens();
   return std::ranges::any_of(running_, [&](const Text& other) {
+    if (other.sequence->tenant() != text.sequence->tenant()) return false;
     const int64_t num_shared =
         std::ranges::mismatch(tokens, other.sequence->tokens()).in1 - tokens.begin();
     const int64_t shared_pages = std::min(num_shared, text.length() - 1) / kPositions;
@@ -91,7 +92,8 @@ void Engine::admit() {
        it != waiting_.end() && std::ssize(running_) < options_.max_running;) {
     Text& text = *it;
     if (text.sequence->may_skip() && has_steady_keys(text.length())) {
-      text.cache = model::KvCache(pool_, prefixes_.find(text.sequence->tokens()));
+      text.cache =
+          model::KvCache(pool_, prefixes_.find(text.sequence->tenant(), text.sequence->tokens()));
       if (shares_unread_beginning(text)) {
         text.cache = model::KvCache(pool_);
         ++it;
@@ -170,7 +172,8 @@ void Engine::remember(const Text& text, int64_t begin) {
   const int64_t length = text.cache.length();
   const bool has_filled = length / kPositions > begin / kPositions;
   if (!has_filled || !has_steady_keys(text.length())) return;
-  prefixes_.add(std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
+  prefixes_.add(text.sequence->tenant(),
+                std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
                 std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
 }
 

@@ -15,9 +15,9 @@ std::vector<int64_t> tokens_of_page(std::span<const int64_t> tokens, int64_t pag
 
 }  // namespace
 
-std::vector<model::KvPage> PrefixCache::find(std::span<const int64_t> tokens) {
+std::vector<model::KvPage> PrefixCache::find(uint64_t tenant, std::span<const int64_t> tokens) {
   std::vector<model::KvPage> pages;
-  Node* node = &root_;
+  Node* node = &roots_[tenant];
   while (std::ssize(tokens) > (std::ssize(pages) + 1) * kPositions) {
     const auto child = node->children.find(tokens_of_page(tokens, std::ssize(pages)));
     if (child == node->children.end()) break;
@@ -25,12 +25,13 @@ std::vector<model::KvPage> PrefixCache::find(std::span<const int64_t> tokens) {
     pages.push_back(node->page);
   }
   // A text's end is older than its beginning, and goes first.
-  for (; node != &root_; node = node->parent) use(*node);
+  for (; node->parent != nullptr; node = node->parent) use(*node);
   return pages;
 }
 
-void PrefixCache::add(std::span<const int64_t> tokens, std::span<const model::KvPage> pages) {
-  Node* node = &root_;
+void PrefixCache::add(uint64_t tenant, std::span<const int64_t> tokens,
+                      std::span<const model::KvPage> pages) {
+  Node* node = &roots_[tenant];
   const int64_t count = std::min<int64_t>(std::ssize(tokens) / kPositions, std::ssize(pages));
   for (int64_t page = 0; page < count; ++page) {
     const auto [place, is_new] = node->children.try_emplace(tokens_of_page(tokens, page));
@@ -44,7 +45,7 @@ void PrefixCache::add(std::span<const int64_t> tokens, std::span<const model::Kv
     }
     node = place->second.get();
   }
-  for (; node != &root_; node = node->parent) use(*node);
+  for (; node->parent != nullptr; node = node->parent) use(*node);
 }
 
 bool PrefixCache::evict() {

@@ -44,36 +44,37 @@ class PrefixCacheTest : public ::testing::Test {
 
 TEST_F(PrefixCacheTest, TheLongestBeginningIsFoundInFullPagesWithoutTheLastToken) {
   const auto pages = take(3);
-  cache_.add(text(3 * kPage), pages);
-  EXPECT_THAT(cache_.find(text(3 * kPage + 1)), ElementsAreArray(pages));
-  EXPECT_THAT(cache_.find(text(3 * kPage)), ElementsAre(pages[0], pages[1]));
-  EXPECT_THAT(cache_.find(text(kPage)), IsEmpty());
+  cache_.add(0, text(3 * kPage), pages);
+  EXPECT_THAT(cache_.find(0, text(3 * kPage + 1)), ElementsAreArray(pages));
+  EXPECT_THAT(cache_.find(0, text(3 * kPage)), ElementsAre(pages[0], pages[1]));
+  EXPECT_THAT(cache_.find(0, text(kPage)), IsEmpty());
+  EXPECT_THAT(cache_.find(1, text(3 * kPage + 1)), IsEmpty());  // Another tenant's.
   std::vector<int64_t> other = text(3 * kPage + 1);
   other[kPage + 1] = 7;
-  EXPECT_THAT(cache_.find(other), ElementsAre(pages[0]));
-  EXPECT_THAT(cache_.find(text(2 * kPage, 1)), IsEmpty());
+  EXPECT_THAT(cache_.find(0, other), ElementsAre(pages[0]));
+  EXPECT_THAT(cache_.find(0, text(2 * kPage, 1)), IsEmpty());
 }
 
 TEST_F(PrefixCacheTest, WhatIsHereStaysAndOthersPagesGoBesideIt) {
   const auto pages = take(2);
-  cache_.add(text(2 * kPage), pages);
+  cache_.add(0, text(2 * kPage), pages);
   std::vector<int64_t> other = text(2 * kPage + 1);
   other[kPage] = 7;
   const auto others = take(2);
-  cache_.add(other, others);
+  cache_.add(0, other, others);
   EXPECT_EQ(cache_.num_pages(), 3);
-  EXPECT_THAT(cache_.find(other), ElementsAre(pages[0], others[1]));
+  EXPECT_THAT(cache_.find(0, other), ElementsAre(pages[0], others[1]));
 }
 
 TEST_F(PrefixCacheTest, WhatWasUsedLongestAgoGoesFirstItsEndBeforeItsBeginning) {
-  cache_.add(text(2 * kPage), take(2));
-  cache_.add(text(kPage, 5), take(1));
-  cache_.find(text(2 * kPage + 1));
+  cache_.add(0, text(2 * kPage), take(2));
+  cache_.add(0, text(kPage, 5), take(1));
+  cache_.find(0, text(2 * kPage + 1));
   EXPECT_TRUE(cache_.evict());
-  EXPECT_THAT(cache_.find(text(kPage + 1, 5)), IsEmpty());
+  EXPECT_THAT(cache_.find(0, text(kPage + 1, 5)), IsEmpty());
   EXPECT_TRUE(cache_.evict());
   {
-    const auto held = cache_.find(text(2 * kPage + 1));
+    const auto held = cache_.find(0, text(2 * kPage + 1));
     EXPECT_THAT(held, SizeIs(1)) << "its end went first";
     EXPECT_FALSE(cache_.evict()) << "somebody has it";
   }

@@ -26,7 +26,7 @@ at::Tensor tensor_1T(std::span<const int64_t> tokens) {
 
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
                std::shared_ptr<decoding::Listener> listener)
-    : Sequence(id, request.prompt),
+    : Sequence(id, request.prompt, request.tenant),
       draw_(request, vocab_size),
       listener_(std::move(listener)),
       num_prompt_(std::ssize(request.prompt)),

@@ -24,12 +24,15 @@ class Sequence {
  public:
   using Id = decoding::Generator::Id;
 
-  Sequence(Id id, std::vector<int64_t> tokens) : id_(id), tokens_(std::move(tokens)) {}
+  Sequence(Id id, std::vector<int64_t> tokens, uint64_t tenant = 0)
+      : id_(id), tenant_(tenant), tokens_(std::move(tokens)) {}
   virtual ~Sequence() = default;
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
   Id id() const { return id_; }
+  /// It shares with texts of the same one alone.
+  uint64_t tenant() const { return tenant_; }
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
   /// Whether it is content without the hidden states of tokens whose keys and values are there.
@@ -66,6 +69,7 @@ class Sequence {
 
  private:
   Id id_;
+  uint64_t tenant_;
   std::vector<int64_t> tokens_;
 };
 
