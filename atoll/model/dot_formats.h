@@ -1,5 +1,5 @@
-// How dot_loops.h reads weights where they lie: kLanes values of a row from input k on, at any
-// address, as they are by definition (codec/ggml_types.h). Only for that file.
+// How dot_loops.h reads weights where they lie, at any address: kLanes values at a time, as they are
+// by definition (codec/ggml_types.h). Only for that file.
 #include "atoll/model/product_loops.h"
 
 #if ATOLL_LANES == 4
@@ -14,10 +14,12 @@ namespace {
 using Integers = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
 using LooseHalves =
     uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(1), may_alias));
+using Bytes = uint8_t __attribute__((vector_size(kLanes)));
+using SignedBytes = int8_t __attribute__((vector_size(kLanes)));
+using BytePairs = uint16_t __attribute__((vector_size(kLanes)));
 using LooseBytes = uint8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
-using LooseSigned = int8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
-// With registers of 512 bits GCC makes four instructions of what is one.
+// GCC makes several instructions of what is one with 512 bits and, of bytes with a sign, with 256.
 __attribute__((always_inline)) inline Words widened_halves(const char* from) {
 #if ATOLL_LANES == 16
   return reinterpret_cast<Words>(
@@ -26,21 +28,37 @@ __attribute__((always_inline)) inline Words widened_halves(const char* from) {
   return __builtin_convertvector(*reinterpret_cast<const LooseHalves*>(from), Words);
 #endif
 }
-__attribute__((always_inline)) inline Integers widened_bytes(const char* from) {
+__attribute__((always_inline)) inline Floats widened(Bytes bytes) {
 #if ATOLL_LANES == 16
-  return reinterpret_cast<Integers>(
-      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(from))));
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(reinterpret_cast<__m128i>(bytes)));
 #else
-  return __builtin_convertvector(*reinterpret_cast<const LooseBytes*>(from), Integers);
+  return __builtin_convertvector(__builtin_convertvector(bytes, Integers), Floats);
 #endif
 }
-__attribute__((always_inline)) inline Integers widened_signed(const char* from) {
+__attribute__((always_inline)) inline Floats widened(SignedBytes bytes) {
 #if ATOLL_LANES == 16
-  return reinterpret_cast<Integers>(
-      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(from))));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)));
+#elif ATOLL_LANES == 8
+  const __m128i low = _mm_cvtsi64_si128(__builtin_bit_cast(int64_t, bytes));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low));
 #else
-  return __builtin_convertvector(*reinterpret_cast<const LooseSigned*>(from), Integers);
+  return __builtin_convertvector(__builtin_convertvector(bytes, Integers), Floats);
 #endif
+}
+
+__attribute__((always_inline)) inline Bytes bytes_at(const char* from) {
+  return *reinterpret_cast<const LooseBytes*>(from);
+}
+/// Of each byte `kCount` bits, from bit `first` on. Processors shift no bytes, but pairs of them.
+template <int kCount>
+__attribute__((always_inline)) inline Bytes bits_at(const char* from, int first) {
+  const auto pairs = reinterpret_cast<BytePairs>(bytes_at(from));
+  return reinterpret_cast<Bytes>(pairs >> first) & static_cast<uint8_t>((1 << kCount) - 1);
+}
+/// The same bits behind `kCount` others of each byte.
+template <int kCount>
+__attribute__((always_inline)) inline Bytes behind(Bytes bits) {
+  return reinterpret_cast<Bytes>(reinterpret_cast<BytePairs>(bits) << kCount);
 }
 
 __attribute__((always_inline)) inline float half_at(const char* from) {
@@ -60,52 +78,168 @@ __attribute__((always_inline)) inline T value_at(const char* row, int64_t k) {
   return value;
 }
 
-// `at` gives kLanes values; `one`, where rows need not be whole blocks, a single one; `address` is
-// about where they lie.
+// A format's rows are blocks of kBlock values in kBytes. Scales are read once for all values of a
+// block; `at` gives kLanes values from its value `k` on, a multiple of kLanes; `one`, where rows
+// need not be whole blocks, a single one of a row.
+//
+// Where a value is a product less an offset (or with one more), the product is exact: it has 23 bits
+// at most. So it does not matter whether the compiler contracts the two.
+
+struct NoScales {
+  void read(const char* /*block*/) {}
+};
 
 struct F32Format {
-  static constexpr bool kHasBlocks = false;
-  static const char* address(const char* row, int64_t k) { return row + k * 4; }
-  static Floats at(const char* row, int64_t k) {
-    return reinterpret_cast<Floats>(*reinterpret_cast<const LooseWords*>(row + k * 4));
+  static constexpr bool kMayEndAnywhere = true;
+  static constexpr int64_t kBlock = kSumLanes;
+  static constexpr int64_t kBytes = kBlock * 4;
+  using Scales = NoScales;
+  static Floats at(const char* block, const Scales& /*scales*/, int64_t k) {
+    return reinterpret_cast<Floats>(*reinterpret_cast<const LooseWords*>(block + k * 4));
   }
   static float one(const char* row, int64_t k) { return value_at<float>(row, k); }
 };
 
 struct Bf16Format {
-  static constexpr bool kHasBlocks = false;
-  static const char* address(const char* row, int64_t k) { return row + k * 2; }
-  static Floats at(const char* row, int64_t k) {
-    return reinterpret_cast<Floats>(widened_halves(row + k * 2) << 16);
+  static constexpr bool kMayEndAnywhere = true;
+  static constexpr int64_t kBlock = kSumLanes;
+  static constexpr int64_t kBytes = kBlock * 2;
+  using Scales = NoScales;
+  static Floats at(const char* block, const Scales& /*scales*/, int64_t k) {
+    return reinterpret_cast<Floats>(widened_halves(block + k * 2) << 16);
   }
   static float one(const char* row, int64_t k) {
     return __builtin_bit_cast(float, static_cast<uint32_t>(value_at<uint16_t>(row, k)) << 16);
   }
 };
 
-constexpr int64_t kBlock = 32;
+/// Formats whose rows are whole blocks.
+template <int64_t kValues, int64_t kSize>
+struct BlockFormat {
+  static constexpr bool kMayEndAnywhere = false;
+  static constexpr int64_t kBlock = kValues;
+  static constexpr int64_t kBytes = kSize;
+};
+
+struct Scale {
+  float scale;
+  void read(const char* block) { scale = half_at(block); }
+};
 
 /// A scale in FP16, and 32 bytes with a sign.
-struct Q8Format {
-  static constexpr bool kHasBlocks = true;
-  static constexpr int64_t kBytes = 34;
-  static const char* address(const char* row, int64_t k) { return row + k / kBlock * kBytes; }
-  static Floats at(const char* row, int64_t k) {
-    const char* const block = address(row, k);
-    return __builtin_convertvector(widened_signed(block + 2 + k % kBlock), Floats) * half_at(block);
+struct Q8Format : BlockFormat<32, 34> {
+  using Scales = Scale;
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    return widened(reinterpret_cast<SignedBytes>(bytes_at(block + 2 + k))) * scales.scale;
   }
 };
 
-/// A scale in FP16, and 16 bytes with values from -8 in their lower halves, then in their upper.
-struct Q4Format {
-  static constexpr bool kHasBlocks = true;
-  static constexpr int64_t kBytes = 18;
-  static const char* address(const char* row, int64_t k) { return row + k / kBlock * kBytes; }
-  static Floats at(const char* row, int64_t k) {
-    const char* const block = address(row, k);
-    const Integers both = widened_bytes(block + 2 + k % (kBlock / 2));
-    const int shift = static_cast<int>(k & (kBlock / 2)) / 4;
-    return __builtin_convertvector(((both >> shift) & 15) - 8, Floats) * half_at(block);
+/// Of a block of 32 with 16 bytes: values in their lower halves, then in their upper.
+__attribute__((always_inline)) inline Bytes four_bits(const char* bytes, int64_t k) {
+  return bits_at<4>(bytes + k % 16, static_cast<int>(k / 16 * 4));
+}
+
+/// A scale in FP16, and values from -8.
+struct Q4Format : BlockFormat<32, 18> {
+  using Scales = Scale;
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    return widened(reinterpret_cast<SignedBytes>(four_bits(block + 2, k) - 8)) * scales.scale;
+  }
+};
+
+/// A scale and an offset in FP16.
+struct Q4OffsetFormat : BlockFormat<32, 20> {
+  struct Scales {
+    float scale, offset;
+    void read(const char* block) {
+      scale = half_at(block);
+      offset = half_at(block + 2);
+    }
+  };
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    return widened(four_bits(block + 4, k)) * scales.scale + scales.offset;
+  }
+};
+
+/// Two scales in FP16, and behind them for each part of 32 values two factors of six bits: the
+/// first four of each lie whole, of the others the upper two bits there.
+struct PartScales {
+  float scale[8], least[8];
+  void read(const char* block) {
+    const auto first = value_at<uint32_t>(block, 1);
+    const auto second = value_at<uint32_t>(block, 2);
+    const auto low = value_at<uint32_t>(block, 3);
+    constexpr uint32_t kFour = 0x0f0f0f0f;
+    constexpr uint32_t kTwo = 0x03030303;
+    constexpr uint32_t kSix = 0x3f3f3f3f;
+    put(first & kSix, (low & kFour) | (first >> 6 & kTwo) << 4, half_at(block), scale);
+    put(second & kSix, (low >> 4 & kFour) | (second >> 6 & kTwo) << 4, half_at(block + 2), least);
+  }
+
+ private:
+  static void put(uint32_t lower, uint32_t upper, float unit, float* to) {
+    using Eight = uint8_t __attribute__((vector_size(8)));
+    using EightIntegers = int32_t __attribute__((vector_size(32)));
+    using EightFloats = float __attribute__((vector_size(32)));
+    const uint64_t all = lower | static_cast<uint64_t>(upper) << 32;
+    const auto factors = __builtin_convertvector(__builtin_bit_cast(Eight, all), EightIntegers);
+    const EightFloats scaled = __builtin_convertvector(factors, EightFloats) * unit;
+    __builtin_memcpy(to, &scaled, sizeof(scaled));
+  }
+};
+
+/// Of a block of 256 with 128 bytes: each 32 have the values of one part in their lower halves, of
+/// the next one in their upper.
+__attribute__((always_inline)) inline Bytes four_bits_of_parts(const char* bytes, int64_t k) {
+  return bits_at<4>(bytes + k / 64 * 32 + k % 32, static_cast<int>(k / 32 % 2 * 4));
+}
+
+__attribute__((always_inline)) inline Floats scaled(Bytes bits, const PartScales& scales,
+                                                    int64_t k) {
+  return widened(bits) * scales.scale[k / 32] - scales.least[k / 32];
+}
+
+struct Q4PartsFormat : BlockFormat<256, 144> {
+  using Scales = PartScales;
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    return scaled(four_bits_of_parts(block + 16, k), scales, k);
+  }
+};
+
+/// The fifth bits come before the others: those of all parts, in 32 bytes.
+struct Q5PartsFormat : BlockFormat<256, 176> {
+  using Scales = PartScales;
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    const Bytes fifth = bits_at<1>(block + 16 + k % 32, static_cast<int>(k / 32));
+    return scaled(four_bits_of_parts(block + 48, k) | behind<4>(fifth), scales, k);
+  }
+};
+
+/// The four lower bits of 256 values from -32, the two upper ones, a factor with a sign for each 16
+/// of them, and a scale in FP16.
+struct Q6Format : BlockFormat<256, 210> {
+  struct Scales {
+    float scale[16];
+    void read(const char* block) {
+      using Sixteen = int8_t __attribute__((vector_size(16)));
+      using SixteenIntegers = int32_t __attribute__((vector_size(64)));
+      using SixteenFloats = float __attribute__((vector_size(64)));
+      Sixteen factors;
+      __builtin_memcpy(&factors, block + 192, sizeof(factors));
+      const SixteenFloats scaled =
+          __builtin_convertvector(__builtin_convertvector(factors, SixteenIntegers),
+                                  SixteenFloats) *
+          half_at(block + 208);
+      __builtin_memcpy(scale, &scaled, sizeof(scaled));
+    }
+  };
+  static Floats at(const char* block, const Scales& scales, int64_t k) {
+    const int64_t half = k / 128;
+    const Bytes low = bits_at<4>(block + half * 64 + k % 64, static_cast<int>(k / 64 % 2 * 4));
+    const Bytes high =
+        bits_at<2>(block + 128 + half * 32 + k % 32, static_cast<int>(k / 32 % 4 * 2));
+    return widened(reinterpret_cast<SignedBytes>((low | behind<4>(high)) - 32)) *
+           scales.scale[k / 16];
   }
 };
 

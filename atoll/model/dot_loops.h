@@ -5,6 +5,7 @@
 namespace atl::model {
 namespace {
 
+constexpr int64_t kCacheLine = 64;
 constexpr int kParts = kSumLanes / kLanes;  // Registers that hold the chains of one value.
 
 /// One register of upper and lower lanes, kStep apart, of two.
@@ -77,6 +78,12 @@ struct Rest {
   float values[kCount][kSumLanes] = {};
 };
 
+template <int64_t kBytes>
+__attribute__((always_inline)) inline void foresee(const char* block) {
+#pragma GCC unroll 4
+  for (int64_t at = 0; at < kBytes; at += kCacheLine) __builtin_prefetch(block + at, 0, 3);
+}
+
 /// kTileRows rows by kOutputs weights, the first `num_valid` of which are wanted. One that foresees
 /// asks for the next ones meanwhile.
 template <int kTileRows, int kOutputs, bool kForesees, typename Format>
@@ -91,7 +98,7 @@ void dot_tile(const DotTask& task, const float* x, const void* const* weights, i
   const int64_t whole = task.count / kSumLanes * kSumLanes;
   [[maybe_unused]] Rest<kTileRows> x_rest;
   [[maybe_unused]] Rest<kOutputs> weights_rest;
-  if constexpr (!Format::kHasBlocks) {
+  if constexpr (Format::kMayEndAnywhere) {
     for (int64_t k = whole; k < task.count; ++k) {
       for (int row = 0; row < kTileRows; ++row) {
         x_rest.values[row][k - whole] = x[row * task.x_stride + k];
@@ -118,17 +125,23 @@ void dot_tile(const DotTask& task, const float* x, const void* const* weights, i
                            }
                          };
     Floats factors[kOutputs];
-    for (int64_t k = part * kLanes; k < whole; k += kSumLanes) {
+    for (int64_t begin = 0; begin < whole; begin += Format::kBlock) {
+      const int64_t place = begin / Format::kBlock * Format::kBytes;
+      typename Format::Scales scales[kOutputs];
 #pragma GCC unroll 16
       for (int i = 0; i < kOutputs; ++i) {
-        factors[i] = Format::at(row_of(i), k);
-        if constexpr (kForesees) {
-          __builtin_prefetch(Format::address(row_of(i + kOutputs), k), 0, 3);
-        }
+        scales[i].read(row_of(i) + place);
+        if constexpr (kForesees) foresee<Format::kBytes>(row_of(i + kOutputs) + place);
       }
-      add(x + k, task.x_stride, factors);
+      for (int64_t k = part * kLanes; k < Format::kBlock; k += kSumLanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kOutputs; ++i) {
+          factors[i] = Format::at(row_of(i) + place, scales[i], k);
+        }
+        add(x + begin + k, task.x_stride, factors);
+      }
     }
-    if constexpr (!Format::kHasBlocks) {
+    if constexpr (Format::kMayEndAnywhere) {
       if (whole < task.count) {
         for (int i = 0; i < kOutputs; ++i)
           factors[i] = load(&weights_rest.values[i][part * kLanes]);
@@ -183,7 +196,8 @@ constexpr ProductKernel kKernel = {
     kRows,
     pack,
     multiply_up_to<kRows>,
-    {dots<F32Format>, dots<Bf16Format>, dots<Q8Format>, dots<Q4Format>}};
+    {dots<F32Format>, dots<Bf16Format>, dots<Q8Format>, dots<Q4Format>, dots<Q4OffsetFormat>,
+     dots<Q4PartsFormat>, dots<Q5PartsFormat>, dots<Q6Format>}};
 
 }  // namespace
 }  // namespace atl::model

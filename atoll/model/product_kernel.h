@@ -14,7 +14,7 @@ constexpr int64_t kSumLanes = 16;
 constexpr int64_t kMostTileOutputs = 8;
 
 /// What dot products read where it lies: GGML's types of these names.
-enum class WeightFormat { kF32, kBF16, kQ8_0, kQ4_0 };
+enum class WeightFormat { kF32, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K };
 
 struct DotTask {
   int64_t num_rows;     // Of x, `x_stride` floats apart.
@@ -43,7 +43,7 @@ struct ProductKernel {
   /// at any address. It is kSumLanes chains of fused multiply-adds, chain l over the k that are l
   /// modulo kSumLanes (at the end: zeros), and then chain l + 8 is added to l, l + 4, l + 2, l + 1.
   /// kMostTileOutputs more of `weights` tell where the next call will read.
-  Dots dots[4];  // By WeightFormat.
+  Dots dots[8];  // By WeightFormat.
 };
 
 /// The fastest one for this processor.

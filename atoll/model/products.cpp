@@ -38,6 +38,14 @@ std::optional<WeightFormat> format_of(codec::GgmlType type) {
       return WeightFormat::kQ8_0;
     case codec::GgmlType::kQ4_0:
       return WeightFormat::kQ4_0;
+    case codec::GgmlType::kQ4_1:
+      return WeightFormat::kQ4_1;
+    case codec::GgmlType::kQ4_K:
+      return WeightFormat::kQ4_K;
+    case codec::GgmlType::kQ5_K:
+      return WeightFormat::kQ5_K;
+    case codec::GgmlType::kQ6_K:
+      return WeightFormat::kQ6_K;
     default:
       return std::nullopt;
   }

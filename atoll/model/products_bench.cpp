@@ -42,7 +42,7 @@ void libtorch(benchmark::State& state) {
 
 void add_large_sizes(benchmark::internal::Benchmark* bench) {
   for (const auto& [rows, inputs, outputs] :
-       {std::tuple{1, 2048, 8192}, {8, 2048, 8192}, {16, 2048, 8192}, {1024, 2048, 8192}}) {
+       {std::tuple{1, 2048, 8192}, {8, 2048, 8192}, {16, 2048, 8192}, {256, 2048, 8192}, {1024, 2048, 8192}}) {
     bench->Args({rows, inputs, outputs});
   }
 }
@@ -63,5 +63,7 @@ BENCHMARK_CAPTURE(atoll, bf16, GgmlType::kBF16)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, f16, GgmlType::kF16)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, q8_0, GgmlType::kQ8_0)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, q4_0, GgmlType::kQ4_0)->Apply(add_sizes);
+BENCHMARK_CAPTURE(atoll, q4_1, GgmlType::kQ4_1)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, q4_k, GgmlType::kQ4_K)->Apply(add_large_sizes);
+BENCHMARK_CAPTURE(atoll, q5_k, GgmlType::kQ5_K)->Apply(add_large_sizes);
 BENCHMARK_CAPTURE(atoll, q6_k, GgmlType::kQ6_K)->Apply(add_large_sizes);

@@ -25,6 +25,23 @@ std::vector<float> normals(size_t count, uint64_t stream) {
   return values;
 }
 
+constexpr std::array kBlockTypes = {GgmlType::kQ4_0, GgmlType::kQ4_1, GgmlType::kQ8_0,
+                                    GgmlType::kQ4_K, GgmlType::kQ5_K, GgmlType::kQ6_K};
+
+/// Where a block's numbers in FP16 lie.
+std::vector<size_t> halves_of(GgmlType type) {
+  switch (type) {
+    case GgmlType::kQ4_1:
+    case GgmlType::kQ4_K:
+    case GgmlType::kQ5_K:
+      return {0, 2};
+    case GgmlType::kQ6_K:
+      return {208};
+    default:
+      return {0};
+  }
+}
+
 /// Bytes of a tensor whose values are finite, and neither large nor all alike.
 std::vector<std::byte> some_blocks(GgmlType type, int64_t num_values, uint64_t stream) {
   const codec::GgmlBlock block = codec::ggml_block(type);
@@ -35,8 +52,10 @@ std::vector<std::byte> some_blocks(GgmlType type, int64_t num_values, uint64_t s
   const auto put = [&](size_t at, uint16_t half) { std::memcpy(&bytes[at], &half, 2); };
   for (size_t begin = 0; begin < bytes.size(); begin += block.num_bytes) {
     const auto sign = static_cast<uint16_t>(random_bits(7, stream, begin) & 0x83ff);
-    if (type == GgmlType::kQ4_0 || type == GgmlType::kQ8_0) put(begin, sign | 0x2000);
-    if (type == GgmlType::kQ6_K) put(begin + 208, sign | 0x1000);
+    if (block.num_values > 1) {
+      const uint16_t exponent = block.num_values == 256 ? 0x1000 : 0x2000;
+      for (const size_t at : halves_of(type)) put(begin + at, sign | exponent);
+    }
     if (type == GgmlType::kF16) put(begin, sign | 0x3000);
     if (type == GgmlType::kBF16) put(begin, sign | 0x3f00);
     if (type == GgmlType::kF32) {
@@ -97,14 +116,24 @@ std::vector<float> by_definition(const StoredMatrix& matrix, int64_t rows,
   return out;
 }
 
+/// Which bits say that it is no number depends on who computed it.
+std::vector<uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  bits.reserve(values.size());
+  for (const float value : values) {
+    bits.push_back(std::isnan(value) ? 0x7fc00000U : std::bit_cast<uint32_t>(value));
+  }
+  return bits;
+}
+
 void expect_definition(const StoredMatrix& matrix, const std::vector<int64_t>& row_counts) {
   for (const int64_t rows : row_counts) {
     const std::vector<float> x_MK = normals(static_cast<size_t>(rows * matrix.num_inputs()), 100);
     const std::vector<float> expected = by_definition(matrix, rows, x_MK);
     for (const ProductKernel* kernel : product_kernels()) {
-      std::vector<float> found(expected.size(), std::nanf(""));
+      std::vector<float> found(expected.size(), std::nextafter(0.0F, 1.0F));
       matrix.multiply(rows, x_MK.data(), found.data(), *kernel);
-      ASSERT_EQ(std::memcmp(found.data(), expected.data(), 4 * found.size()), 0)
+      ASSERT_TRUE(bits_of(found) == bits_of(expected))
           << rows << " rows, " << matrix.num_outputs() << " outputs, " << matrix.num_inputs()
           << " inputs, " << kernel->lanes << " lanes";
     }
@@ -136,21 +165,52 @@ TEST(ProductsTest, OfEveryWidth) {
   }
 }
 
-TEST(ProductsTest, OfBlocksAndOfTypesThatMeetInAPanel) {
-  for (const GgmlType type : {GgmlType::kQ4_0, GgmlType::kQ6_K, GgmlType::kQ8_0}) {
+TEST(ProductsTest, OfBlocks) {
+  for (const GgmlType type : kBlockTypes) {
+    const int64_t block = static_cast<int64_t>(codec::ggml_block(type).num_values);
+    for (const auto& [outputs, inputs] :
+         {std::pair<int64_t, int64_t>{1, block}, {70, 3 * block}, {9, 1024 + block}}) {
+      const Stored stored = some_tensors({{type, outputs}}, inputs);
+      expect_definition(StoredMatrix(stored.tensors), {1, 2, 3, 4, 5, 6, 7, 9, 40});
+    }
+  }
+}
+
+TEST(ProductsTest, OfBlocksWithExtremeScales) {
+  constexpr std::array<uint16_t, 8> kExtremes = {0x0001, 0x83ff, 0x7bff, 0xfbff,
+                                                 0x0000, 0x8000, 0x7c00, 0xfc00};
+  constexpr size_t kOutputs = kExtremes.size() * kExtremes.size();
+  for (const GgmlType type : kBlockTypes) {
+    Stored stored = some_tensors({{type, kOutputs}}, 512);
+    std::vector<std::byte>& bytes = stored.bytes.front();
+    const std::vector<size_t> halves = halves_of(type);
+    const size_t num_blocks = bytes.size() / codec::ggml_block(type).num_bytes;
+    for (size_t i = 0; i < num_blocks; ++i) {
+      const size_t output = i / (num_blocks / kOutputs);
+      for (size_t half = 0; half < halves.size(); ++half) {
+        std::memcpy(&bytes[i * codec::ggml_block(type).num_bytes + halves[half]],
+                    &kExtremes[half == 0 ? output % 8 : output / 8], 2);
+      }
+    }
+    expect_definition(StoredMatrix(stored.tensors), {1, 7});
+  }
+}
+
+TEST(ProductsTest, OfTypesThatMeetInAPanel) {
+  for (const GgmlType type : kBlockTypes) {
     const Stored stored =
         some_tensors({{GgmlType::kBF16, 10}, {type, 50}, {GgmlType::kF32, 7}}, 512);
     expect_definition(StoredMatrix(stored.tensors), {1, 17});
+    const Stored alike = some_tensors({{type, 40}, {type, 41}}, 1280);
+    expect_definition(StoredMatrix(alike.tensors), {1, 4, 17});
   }
   for (const auto& [first, second] :
        {std::pair{GgmlType::kBF16, GgmlType::kF32}, {GgmlType::kF32, GgmlType::kBF16}}) {
     const Stored stored = some_tensors({{first, 10}, {second, 3}, {first, 40}}, 300);
     expect_definition(StoredMatrix(stored.tensors), {1, 17});
   }
-  for (const GgmlType type : {GgmlType::kBF16, GgmlType::kQ4_0, GgmlType::kQ8_0}) {
-    const Stored stored = some_tensors({{type, 40}, {type, 41}}, 1056);
-    expect_definition(StoredMatrix(stored.tensors), {1, 4, 17});
-  }
+  const Stored stored = some_tensors({{GgmlType::kBF16, 40}, {GgmlType::kBF16, 41}}, 1056);
+  expect_definition(StoredMatrix(stored.tensors), {1, 4, 17});
 }
 
 TEST(ProductsTest, OfInputsFirst) {
