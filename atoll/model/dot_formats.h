@@ -1,5 +1,5 @@
-// How dot_loops.h reads weights where they lie, at any address: kLanes values at a time, as they are
-// by definition (codec/ggml_types.h). Only for that file.
+// How dot_loops.h reads weights where they lie, at any address: kLanes values at a time, as they
+// are by definition (codec/ggml_types.h). Only for that file.
 #include "atoll/model/product_loops.h"
 
 #if ATOLL_LANES == 4
@@ -82,8 +82,8 @@ __attribute__((always_inline)) inline T value_at(const char* row, int64_t k) {
 // block; `at` gives kLanes values from its value `k` on, a multiple of kLanes; `one`, where rows
 // need not be whole blocks, a single one of a row.
 //
-// Where a value is a product less an offset (or with one more), the product is exact: it has 23 bits
-// at most. So it does not matter whether the compiler contracts the two.
+// Where a value is a product less an offset (or with one more), the product is exact: it has 23
+// bits at most. So it does not matter whether the compiler contracts the two.
 
 struct NoScales {
   void read(const char* /*block*/) {}
@@ -164,27 +164,29 @@ struct Q4OffsetFormat : BlockFormat<32, 20> {
 /// Two scales in FP16, and behind them for each part of 32 values two factors of six bits: the
 /// first four of each lie whole, of the others the upper two bits there.
 struct PartScales {
-  float scale[8], least[8];
+  float factors[16];  // Those of the first scale, then those of the second.
   void read(const char* block) {
-    const auto first = value_at<uint32_t>(block, 1);
-    const auto second = value_at<uint32_t>(block, 2);
-    const auto low = value_at<uint32_t>(block, 3);
-    constexpr uint32_t kFour = 0x0f0f0f0f;
-    constexpr uint32_t kTwo = 0x03030303;
-    constexpr uint32_t kSix = 0x3f3f3f3f;
-    put(first & kSix, (low & kFour) | (first >> 6 & kTwo) << 4, half_at(block), scale);
-    put(second & kSix, (low >> 4 & kFour) | (second >> 6 & kTwo) << 4, half_at(block + 2), least);
-  }
-
- private:
-  static void put(uint32_t lower, uint32_t upper, float unit, float* to) {
-    using Eight = uint8_t __attribute__((vector_size(8)));
-    using EightIntegers = int32_t __attribute__((vector_size(32)));
-    using EightFloats = float __attribute__((vector_size(32)));
-    const uint64_t all = lower | static_cast<uint64_t>(upper) << 32;
-    const auto factors = __builtin_convertvector(__builtin_bit_cast(Eight, all), EightIntegers);
-    const EightFloats scaled = __builtin_convertvector(factors, EightFloats) * unit;
-    __builtin_memcpy(to, &scaled, sizeof(scaled));
+    using Four = uint32_t __attribute__((vector_size(16)));
+    Four words;  // The scales, upper bits twice, and the others' lower four.
+    __builtin_memcpy(&words, block, sizeof(words));
+    const Four upper = __builtin_shufflevector(words, words, 1, 1, 2, 2) >> Four{0, 2, 0, 2};
+    const Four lower = __builtin_shufflevector(words, words, 3, 3, 3, 3) >> Four{0, 0, 0, 4};
+    const Four all = (upper & Four{0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030}) |
+                     (lower & Four{0, 0x0f0f0f0f, 0, 0x0f0f0f0f});
+    const float scale = half_at(block);
+    const float least = half_at(block + 2);
+#if ATOLL_LANES == 16
+    const Floats units = __builtin_shufflevector(scale - Floats{}, least - Floats{}, 0, 0, 0, 0, 0,
+                                                 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16);
+    store(widened(reinterpret_cast<Bytes>(all)) * units, factors);
+#else
+    char bytes[16];
+    __builtin_memcpy(bytes, &all, sizeof(all));
+    for (int i = 0; i < 8; i += kLanes) {
+      store(widened(bytes_at(bytes + i)) * scale, factors + i);
+      store(widened(bytes_at(bytes + 8 + i)) * least, factors + 8 + i);
+    }
+#endif
   }
 };
 
@@ -196,7 +198,7 @@ __attribute__((always_inline)) inline Bytes four_bits_of_parts(const char* bytes
 
 __attribute__((always_inline)) inline Floats scaled(Bytes bits, const PartScales& scales,
                                                     int64_t k) {
-  return widened(bits) * scales.scale[k / 32] - scales.least[k / 32];
+  return widened(bits) * scales.factors[k / 32] - scales.factors[8 + k / 32];
 }
 
 struct Q4PartsFormat : BlockFormat<256, 144> {
@@ -221,16 +223,10 @@ struct Q6Format : BlockFormat<256, 210> {
   struct Scales {
     float scale[16];
     void read(const char* block) {
-      using Sixteen = int8_t __attribute__((vector_size(16)));
-      using SixteenIntegers = int32_t __attribute__((vector_size(64)));
-      using SixteenFloats = float __attribute__((vector_size(64)));
-      Sixteen factors;
-      __builtin_memcpy(&factors, block + 192, sizeof(factors));
-      const SixteenFloats scaled =
-          __builtin_convertvector(__builtin_convertvector(factors, SixteenIntegers),
-                                  SixteenFloats) *
-          half_at(block + 208);
-      __builtin_memcpy(scale, &scaled, sizeof(scaled));
+      const float unit = half_at(block + 208);
+      for (int i = 0; i < 16; i += kLanes) {
+        store(widened(reinterpret_cast<SignedBytes>(bytes_at(block + 192 + i))) * unit, scale + i);
+      }
     }
   };
   static Floats at(const char* block, const Scales& scales, int64_t k) {

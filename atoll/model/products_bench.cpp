@@ -41,8 +41,11 @@ void libtorch(benchmark::State& state) {
 }
 
 void add_large_sizes(benchmark::internal::Benchmark* bench) {
-  for (const auto& [rows, inputs, outputs] :
-       {std::tuple{1, 2048, 8192}, {8, 2048, 8192}, {16, 2048, 8192}, {256, 2048, 8192}, {1024, 2048, 8192}}) {
+  for (const auto& [rows, inputs, outputs] : {std::tuple{1, 2048, 8192},
+                                              {8, 2048, 8192},
+                                              {16, 2048, 8192},
+                                              {256, 2048, 8192},
+                                              {1024, 2048, 8192}}) {
     bench->Args({rows, inputs, outputs});
   }
 }
