@@ -52,6 +52,8 @@ constexpr const char* kFooter = R"(
 Prints its address, then waits until swarm.replicas islands have joined and starts them. Islands may
 be lost, come back and join while the run goes on. With --run it keeps a journal: started again with
 the same one it goes on where it was. Ctrl-C: the islands checkpoint after the next sync and end.
+Servers of a model's layers need no islands (`atoll serve MODEL --join`): it then keeps their
+directory, tells when all layers are served, and ends well when it is asked to.
 Any shared setting can be given as --section.key=value. How it goes is told over HTTP, on this
 machine only: `atoll status` shows it, and Prometheus reads /metrics.
 

@@ -118,6 +118,7 @@ void Coordinator::finish(Result<void> result) {
 }
 
 Event Coordinator::outcome() const {
+  if (!book_.has_begun()) return RunNotBegun{};
   if (is_at_end() || options_.steps == 0) return RunOver{book_.last_step()};
   return RunStopped{.step = book_.last_step(), .steps = options_.steps};
 }
@@ -263,6 +264,11 @@ Coordinator::Actions Coordinator::request_stop(Time now) {
   pace_->stop(book_, rounds_);
   if (roster_.num_live() > 0) {
     log(StopRequested{});
+  } else if (roster_.empty()) {  // Nothing is under way; it may have been a directory alone.
+    for (const auto& [connection, guest] : guests_.all()) {
+      send(connection, RunEnded{header(), outcome().sentence});
+    }
+    finish({});
   } else {
     fail("the run was stopped while no island trained");
   }

@@ -79,6 +79,30 @@ TEST_F(CoordinatorTest, StopTravelsWithTheNextCommit) {
   EXPECT_TRUE(sent<Commit>(say(2, prepared(7)))[0].second.stop);
 }
 
+// A coordinator that is a directory of servers ends well, whoever came to train.
+TEST_F(CoordinatorTest, AStopBeforeTheRunBeganIsNoFailure) {
+  coordinator.opened(1, now);
+  say(1, hello("a"));
+  const auto actions = coordinator.request_stop(now);
+  EXPECT_EQ(sent<RunEnded>(actions).size(), 1U);
+  ASSERT_EQ(told(actions).size(), 1U);
+  EXPECT_EQ(told(actions)[0].kind, RunNotBegun::kKind);
+  const auto* finished = std::get_if<Coordinator::Finished>(&actions.back());
+  ASSERT_NE(finished, nullptr);
+  EXPECT_TRUE(finished->result);
+}
+
+TEST_F(CoordinatorTest, AStopWhileAllIslandsAreAwayIsAFailure) {
+  start_two();
+  coordinator.lost(1, "gone", now);
+  coordinator.lost(2, "gone", now);
+  const auto actions = coordinator.request_stop(now);
+  ASSERT_FALSE(actions.empty());
+  const auto* finished = std::get_if<Coordinator::Finished>(&actions.back());
+  ASSERT_NE(finished, nullptr);
+  EXPECT_FALSE(finished->result);
+}
+
 TEST_F(CoordinatorTest, ACommitFromBeforeARequestToStopIsNotToldWithIt) {
   start_two();
   commit(0);

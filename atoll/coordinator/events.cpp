@@ -8,9 +8,11 @@ namespace atl::swarm {
 using fmt::format;
 
 std::string CoordinatorStarted::sentence() const {
-  const std::string what =
-      step ? format("is at step {} of {}", *step, steps) : format("waits for {} islands", islands);
-  return format("run {} {}: atoll join {}", run, what, join);
+  if (step) return format("run {} is at step {} of {}: atoll join {}", run, *step, steps, join);
+  return format(
+      "run {} waits for {} islands that train it (atoll join {}), or for servers of a model's "
+      "layers (atoll serve MODEL --join)",
+      run, islands, join);
 }
 
 std::string RunContinued::sentence() const {
@@ -60,6 +62,10 @@ std::string RoundsGoOn::sentence() const {
 std::string StopRequested::sentence() const {
   const std::string what = "stopping after the next sync";
   return island ? format("island '{}' asked to stop: {}", *island, what) : what;
+}
+
+std::string RunNotBegun::sentence() const {
+  return "the coordinator was stopped before islands began to train";
 }
 
 std::string RunOver::sentence() const {

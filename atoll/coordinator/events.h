@@ -107,6 +107,14 @@ struct RoundsGoOn {
   std::string sentence() const;
 };
 
+/// It was stopped while it waited for the islands that it begins with; servers of layers may have
+/// used its directory meanwhile.
+struct RunNotBegun {
+  static constexpr const char* kKind = "run_not_begun";
+  void visit(auto&& /*field*/) const {}
+  std::string sentence() const;
+};
+
 /// All stop after a commit to come.
 struct StopRequested {
   static constexpr const char* kKind = "stop_requested";

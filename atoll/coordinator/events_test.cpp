@@ -14,7 +14,8 @@ std::string line(const Event& event) { return to_json(event, 0).substr(12); }
 TEST(CoordinatorEventsTest, OfTheRun) {
   EXPECT_EQ(line(CoordinatorStarted{.run = "r", .join = "host:1", .islands = 2, .steps = 9}),
             R"("kind":"coordinator_started","run":"r","join":"host:1","islands":2,"steps":9,)"
-            R"("sentence":"run r waits for 2 islands: atoll join host:1"})");
+            R"("sentence":"run r waits for 2 islands that train it (atoll join host:1), or for )"
+            R"x(servers of a model's layers (atoll serve MODEL --join)"})x");
   EXPECT_EQ(
       line(CoordinatorStarted{.run = "r", .join = "host:1/x", .islands = 2, .step = 3, .steps = 9}),
       R"("kind":"coordinator_started","run":"r","join":"host:1/x","islands":2,"step":3,)"
@@ -43,6 +44,9 @@ TEST(CoordinatorEventsTest, OfTheRun) {
   EXPECT_EQ(line(StopRequested{"a"}),
             R"("kind":"stop_requested","island":"a",)"
             R"("sentence":"island 'a' asked to stop: stopping after the next sync"})");
+  EXPECT_EQ(line(RunNotBegun{}),
+            R"("kind":"run_not_begun","sentence":"the coordinator was stopped before islands )"
+            R"(began to train"})");
   EXPECT_EQ(line(RunOver{90}), R"("kind":"run_over","step":90,)"
                                R"("sentence":"the run is over: step 90 is committed"})");
   EXPECT_EQ(line(RunStopped{.step = 80, .steps = 90}),
