@@ -18,6 +18,10 @@ DirectoryPost::DirectoryPost(DirectoryPostOptions options, net::Transport& trans
 void DirectoryPost::tick(Time now) {
   if (now < due_) return;
   if (connection_ == 0) return call(now);
+  if (!is_connected_) {  // The call takes long.
+    due_ = Time::max();
+    return miss("the call takes long", now);
+  }
   if (now - heard_ >= kPatience) return hang_up("it says nothing any more", now);
   beat(now);
 }
@@ -25,6 +29,8 @@ void DirectoryPost::tick(Time now) {
 void DirectoryPost::call(Time now) {
   due_ = Time::max();
   if (!lease_ && !options_.watches) return;
+  if (!first_call_) first_call_ = now;
+  if (!has_joined_ && now < *first_call_ + kUnanswered) due_ = *first_call_ + kUnanswered;
   connection_ =
       transport_.connect_as(options_.authority, options_.coordinator, net::Plane::kControl);
   heard_ = now;
@@ -84,6 +90,7 @@ void DirectoryPost::hear(const Bytes& frame) {
   }
   if (refused_) refused_.reset();
   pause_ = kFirstPause;
+  has_joined_ = true;
   if (std::exchange(is_missed_, false)) tell(DirectoryReached{options_.coordinator});
 }
 
@@ -97,11 +104,22 @@ void DirectoryPost::lose(const std::string& reason, Time now) {
   is_connected_ = false;
   if (refused_) {
     pause_ = kLongestPause;  // It is told once, why.
-  } else if (!std::exchange(is_missed_, true)) {
-    tell(DirectoryMissed{reason});
+  } else {
+    miss(reason, now);
   }
   due_ = now + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+/// Who has never joined may have come a moment too early, or to the wrong place.
+void DirectoryPost::miss(const std::string& reason, Time now) {
+  if (is_missed_ || (!has_joined_ && now < *first_call_ + kUnanswered)) return;
+  is_missed_ = true;
+  if (has_joined_) {
+    tell(DirectoryMissed{reason});
+  } else {
+    tell(DirectoryUnanswered{.coordinator = options_.coordinator, .reason = reason});
+  }
 }
 
 void DirectoryPost::tell(const Event& event) const {

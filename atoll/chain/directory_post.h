@@ -31,6 +31,8 @@ class DirectoryPost {
   static constexpr Duration kFirstPause = std::chrono::milliseconds(250);
   /// A directory that begins anew waits longer than this before it decides anything.
   static constexpr Duration kLongestPause = std::chrono::seconds(2);
+  /// After so long without any answer its user is told that nobody is there.
+  static constexpr Duration kUnanswered = std::chrono::seconds(3);
   /// A coordinator that says nothing for so long is called anew.
   static constexpr Duration kPatience = std::chrono::seconds(6);
 
@@ -61,6 +63,8 @@ class DirectoryPost {
   /// Rises with each list that was heard; 0: none was.
   uint64_t servers_version() const { return servers_version_; }
   bool is_connected() const { return is_connected_; }
+  /// A coordinator has taken what was offered, or told what was asked: now, or earlier.
+  bool has_joined() const { return has_joined_; }
   /// Why the coordinator took nothing when it was called last. It may another time.
   const std::optional<std::string>& refused() const { return refused_; }
 
@@ -71,13 +75,16 @@ class DirectoryPost {
   void hear(const Bytes& frame);
   void lose(const std::string& reason, Time now);
   void hang_up(const std::string& reason, Time now);
+  void miss(const std::string& reason, Time now);
   void tell(const Event& event) const;
 
   const DirectoryPostOptions options_;
   net::Transport& transport_;
   net::ConnectionId connection_ = 0;  // 0: none.
   bool is_connected_ = false;
+  bool has_joined_ = false;
   bool is_missed_ = false;  // The coordinator, and the user knows.
+  std::optional<Time> first_call_;
   Time due_{};
   Time heard_{};  // When it said something last, or was called.
   Duration pause_ = kFirstPause;

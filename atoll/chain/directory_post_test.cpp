@@ -68,6 +68,7 @@ TEST_F(DirectoryPostTest, AServerOffersItsLeaseEachSecondAndAtOnceWhenItIsAnothe
   post.set_lease(lease(), now);
   open(post);
   EXPECT_TRUE(post.is_connected());
+  EXPECT_FALSE(post.has_joined());  // It may be refused.
   EXPECT_TRUE(post.owns(1));
   EXPECT_FALSE(post.owns(2));
   EXPECT_THAT(wire.said[1], ElementsAre("Offer", "Ping"));
@@ -133,7 +134,31 @@ TEST_F(DirectoryPostTest, PausesGrowToALongestOneThatADirectoryWaitsFor) {
     before = pause;
     now = post.next_deadline();
   }
-  EXPECT_THAT(kinds, ElementsAre("directory_missed"));
+  EXPECT_THAT(kinds, ElementsAre("directory_unanswered"));
+}
+
+TEST_F(DirectoryPostTest, WhereNobodyAnswersItsUserKnowsAfterSomeSeconds) {
+  DirectoryPost post(options(true), wire);
+  for (net::ConnectionId connection = 1; now < Time{} + seconds(1); ++connection) {
+    post.tick(now);
+    post.handle(net::Lost{connection, "refused"}, now);
+    now = post.next_deadline();
+  }
+  EXPECT_THAT(kinds, ElementsAre());  // They may be started at the same time.
+  EXPECT_FALSE(post.has_joined());
+  post.tick(now);  // Nothing comes of this call.
+  EXPECT_EQ(post.next_deadline(), Time{} + DirectoryPost::kUnanswered);
+  now = post.next_deadline();
+  post.tick(now);
+  EXPECT_THAT(kinds, ElementsAre("directory_unanswered"));
+  EXPECT_EQ(post.next_deadline(), Time::max());
+  post.handle(net::Opened{.connection = wire.last}, now);
+  hear(post, Pong{1});
+  EXPECT_TRUE(post.has_joined());
+  EXPECT_THAT(kinds, ElementsAre("directory_unanswered", "directory_reached"));
+  post.handle(net::Lost{wire.last, "gone"}, now);
+  EXPECT_TRUE(post.has_joined());
+  EXPECT_EQ(kinds.back(), "directory_missed");
 }
 
 TEST_F(DirectoryPostTest, ACoordinatorThatFallsSilentIsCalledAnew) {
@@ -223,6 +248,17 @@ TEST(LeaseTest, WhatAStrangerOffersHasToMakeSense) {
   EXPECT_TRUE(faulty([](Lease& lease) { lease.num_sessions = -1; }));
   EXPECT_TRUE(faulty([](Lease& lease) { lease.links.resize(kMostLinks + 1, {"h:1", 2}); }));
   EXPECT_TRUE(faulty([](Lease& lease) { lease.links = {{"h:1", -1}}; }));
+}
+
+TEST(LeaseTest, AModelIsServedWhereEachLayerIs) {
+  const auto lease = [](Span layers, LeaseState state = LeaseState::kServing) {
+    return Lease{.state = state, .layers = layers};
+  };
+  EXPECT_FALSE(are_all_served({}, 8));
+  EXPECT_TRUE(are_all_served({lease({4, 8}), lease({2, 3}), lease({0, 5})}, 8));
+  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({5, 8})}, 8));
+  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({4, 8}, LeaseState::kLoading)}, 8));
+  EXPECT_FALSE(are_all_served({lease({0, 7})}, 8));
 }
 
 }  // namespace

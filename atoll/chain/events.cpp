@@ -64,6 +64,13 @@ std::string DirectoryMissed::sentence() const {
   return format("the coordinator is missed ({}) and is tried again", reason);
 }
 
+std::string DirectoryUnanswered::sentence() const {
+  return format(
+      "nobody answers at {} ({}): see that `atoll coordinate` runs there and that this is its "
+      "address; it is tried again",
+      coordinator, reason);
+}
+
 std::string DirectoryRefused::sentence() const {
   return format("the coordinator refuses: {}; it is tried again", reason);
 }

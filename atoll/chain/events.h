@@ -116,6 +116,15 @@ struct DirectoryMissed {
   std::string sentence() const;
 };
 
+/// No coordinator has answered yet, for some seconds. It is tried again and again.
+struct DirectoryUnanswered {
+  static constexpr const char* kKind = "directory_unanswered";
+  std::string coordinator;
+  std::string reason;
+  void visit(auto&& field) const { field("coordinator", coordinator), field("reason", reason); }
+  std::string sentence() const;
+};
+
 /// The coordinator does not take what is offered. It is tried again.
 struct DirectoryRefused {
   static constexpr const char* kKind = "directory_refused";

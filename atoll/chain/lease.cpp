@@ -92,4 +92,14 @@ bool differ_for_routes(const Lease& before, const Lease& after) {
          before.address != after.address || before.digest != after.digest;
 }
 
+bool are_all_served(std::vector<Lease> servers, int32_t num_layers) {
+  std::erase_if(servers, [](const Lease& lease) { return lease.state != LeaseState::kServing; });
+  std::ranges::sort(servers, {}, &Lease::layers);
+  int32_t end = 0;  // All layers before it are served.
+  for (const Lease& lease : servers) {
+    if (lease.layers.begin <= end) end = std::max(end, lease.layers.end);
+  }
+  return end >= num_layers;
+}
+
 }  // namespace atl::chain

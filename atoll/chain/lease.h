@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/chain/messages.h"
@@ -33,6 +34,9 @@ std::string fault_of(const Span& placed, const Lease& lease);
 
 /// Whether whoever routes has to know of this change at once: not of loads and speeds.
 bool differ_for_routes(const Lease& before, const Lease& after);
+
+/// Whether each layer of their model is with one of them that takes sessions.
+bool are_all_served(std::vector<Lease> servers, int32_t num_layers);
 
 /// "waiting", "loading", "serving", "draining": in the order of the enumerators.
 std::span<const std::string_view> names_of(LeaseState);

@@ -17,6 +17,7 @@
 namespace atl::cli {
 namespace {
 
+constexpr auto kNap = std::chrono::milliseconds(100);
 constexpr auto kForLastWords = std::chrono::milliseconds(500);  // Of answers under way.
 
 openai::ServedModel served(const ApiArguments& arguments, const ModelArguments& where,
@@ -77,10 +78,20 @@ void answer_requests(ApiArguments arguments, const ModelArguments& model, const 
   }
   arguments.service.models.push_back(served(arguments, model, loaded, generator));
   const openai::Service service(std::move(arguments.service), clock);
-  fmt::print("'{}' is served at {} (a page to chat: {}/)\n", arguments.name, service.url(),
-             service.url());
-  flush_standard_output();
-  while (num_interrupts() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  if (!generator->is_served()) {
+    fmt::print("'{}' is awaited from its servers, for requests at {}\n", arguments.name,
+               service.url());
+    flush_standard_output();
+  }
+  bool is_told = false;
+  while (num_interrupts() == 0) {
+    if (generator->is_served() && !std::exchange(is_told, true)) {
+      fmt::print("'{}' is served at {} (a page to chat: {}/)\n", arguments.name, service.url(),
+                 service.url());
+      flush_standard_output();
+    }
+    std::this_thread::sleep_for(kNap);
+  }
   generator->shut_down("the server is shut down");
   std::this_thread::sleep_for(kForLastWords);
 }

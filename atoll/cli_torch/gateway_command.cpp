@@ -44,7 +44,8 @@ are with the servers of a swarm (docs/serving_swarm.md). Of the model it reads t
 embedding and the head, and layers when it recomputes a part of what servers have made (--audit):
 who computes something else than the model says is not used any more, and reported. A server that
 dies, hangs or leaves in mid-answer is replaced, and the answer goes on with the tokens that it
-would have had. There may be several gateways.
+would have had. There may be several gateways. It says that the model is served once all layers are
+there; until then requests hear 503.
 
 --draft-model names a small model of the same tokenizer. It runs here and guesses how texts go on,
 so that the servers read several tokens in a round trip; what they answer stays the same.

@@ -66,7 +66,8 @@ With --join: some of the model's layers, as one of several servers of a swarm, f
 gateway` answers (docs/serving_swarm.md). Only those layers are kept in memory; which they are the
 coordinator says, unless --blocks does. Without MODEL, or with only the name of one, they come from
 other servers of the swarm, checked to the last bit, and are kept in --model-cache for the next
-time. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its texts
+time. It says when it has joined, and where nobody answers: it may be started before the
+coordinator. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its texts
 are with others. What computes in another --dtype is another model: chains never mix them.
 
 Examples:
@@ -242,10 +243,14 @@ void serve_layers(const ServeArguments& arguments) {
                    .bits_per_second = arguments.upload_rate.empty()
                                           ? 0
                                           : run::parse_link_rate(arguments.upload_rate)},
-       .log = print_note},
+       .log = print_note,
+       .joined =
+           [&] {
+             fmt::print("'{}' has joined the swarm of {}, at {}\n", place.name(),
+                        place.coordinator(), address);
+             flush_standard_output();
+           }},
       *transport, inbox, clock);
-  fmt::print("'{}' serves at {}\n", place.name(), address);
-  flush_standard_output();
   server.run(stops);
 }
 

@@ -105,6 +105,7 @@ SwarmPlace::SwarmPlace(const SwarmArguments& given, identity::Role role, const C
   }
   const auto reachable = net::check_address(coordinator_, insecure_ || certificate_ != nullptr);
   if (!reachable) throw InputError(reachable.error().message);
+  print_note(fmt::format("joining the swarm of {} as '{}'", coordinator_, name_));
 }
 
 std::unique_ptr<net::Transport> SwarmPlace::make_transport(net::Transport::Sink sink) const {

@@ -38,6 +38,7 @@ class SwarmPlace {
   SwarmPlace(const SwarmArguments& arguments, identity::Role role, const Clock& clock);
 
   const std::string& name() const { return name_; }
+  const std::string& coordinator() const { return coordinator_; }
   std::unique_ptr<net::Transport> make_transport(net::Transport::Sink sink) const;
   /// Without what is watched.
   chain::DirectoryPostOptions post_options() const;

@@ -21,6 +21,7 @@ constexpr int kTriesForOneQuestion = 5;
 constexpr Duration kForProof = std::chrono::seconds(2);
 constexpr Duration kNap = std::chrono::milliseconds(50);
 constexpr Duration kBetweenTries = std::chrono::milliseconds(500);
+constexpr Duration kUntilToldOf = std::chrono::seconds(3);
 constexpr size_t kMaxQueuedBytes = size_t{1} << 16;
 
 bool is_on_this_machine(const std::string& address) {
@@ -55,6 +56,15 @@ bool is_verdict(const std::string& reason) {
   return reason.find("certificate") != std::string::npos;
 }
 
+UnansweredNotice::UnansweredNotice(std::string coordinator, EventSink tell, Time now)
+    : coordinator_(std::move(coordinator)), tell_(std::move(tell)), due_(now + kUntilToldOf) {}
+
+void UnansweredNotice::tick(Time now) {
+  if (now < due_) return;
+  due_ = Time::max();
+  tell_(CoordinatorUnanswered{coordinator_});
+}
+
 LanSearch::LanSearch(std::string fingerprint, std::vector<std::string> known, const Clock& clock)
     : fingerprint_(std::move(fingerprint)), known_(std::move(known)), clock_(clock) {}
 
@@ -72,6 +82,7 @@ std::string seek_coordinator(const CoordinatorSearch& search, const Clock& clock
   if (is_on_this_machine(search.known)) return search.known;
   LanSearch lan(search.fingerprint, {search.known}, clock);
   const Time end = clock.now() + search.patience;
+  UnansweredNotice notice(search.known, search.tell, clock.now());
   while (!search.cancelled()) {
     const Presence presence = presence_at(search.known, search, clock);
     if (presence == Presence::kProved) break;
@@ -82,6 +93,7 @@ std::string seek_coordinator(const CoordinatorSearch& search, const Clock& clock
       return address;
     }
     if (presence == Presence::kSomebodyElse || clock.now() >= end) break;
+    notice.tick(clock.now());
     std::this_thread::sleep_for(kBetweenTries);
   }
   return search.known;

@@ -33,6 +33,20 @@ class LanSearch {
   int num_tries_ = 0;
 };
 
+/// Says once that nobody answers, some seconds after it was made.
+class UnansweredNotice {
+ public:
+  UnansweredNotice(std::string coordinator, EventSink tell, Time now);
+
+  /// After a try that failed.
+  void tick(Time now);
+
+ private:
+  const std::string coordinator_;
+  const EventSink tell_;
+  Time due_;
+};
+
 struct CoordinatorSearch {
   std::string known;        // HOST:PORT where it was.
   std::string fingerprint;  // Of the run's authority.

@@ -21,6 +21,14 @@ struct CoordinatorSought {
   std::string sentence() const;
 };
 
+/// Nobody answers there, for some seconds. It is tried again.
+struct CoordinatorUnanswered {
+  static constexpr const char* kKind = "coordinator_unanswered";
+  std::string coordinator;
+  void visit(auto&& field) const { field("coordinator", coordinator); }
+  std::string sentence() const;
+};
+
 // --- a relay ---
 
 /// The coordinator tells members of it.

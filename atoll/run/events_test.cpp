@@ -30,6 +30,10 @@ TEST(IslandEventsTest, OfJoining) {
             R"("kind":"coordinator_sought","coordinator":"host:1/x","patience_s":60.0,)"
             R"("sentence":"looking for the coordinator at host:1/x, for 01:00 at most )"
             R"x((swarm.join_patience)"})x");
+  EXPECT_EQ(line(CoordinatorUnanswered{"host:1"}),
+            R"("kind":"coordinator_unanswered","coordinator":"host:1","sentence":"nobody answers )"
+            R"(at host:1: see that `atoll coordinate` runs there and that this is its address; )"
+            R"(it is tried again"})");
   EXPECT_EQ(line(CameAs{"a"}), R"("kind":"came_as","island":"a","sentence":"came as 'a'"})");
   EXPECT_EQ(line(CodecChosen{.codec = "int8", .delay = 2, .choice = "int8, because"}),
             R"("kind":"codec_chosen","codec":"int8","delay":2,"choice":"int8, because",)"

@@ -1,6 +1,7 @@
 #include "atoll/run/registration.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <optional>
@@ -95,6 +96,7 @@ std::string register_by_invite(const identity::Invite& invite, const fs::path& f
   }
   const std::shared_ptr<net::Trust> trust = net::Trust::stranger(invite.fingerprint);
   const Time end = clock.now() + patience;
+  UnansweredNotice notice(fmt::format("{}", fmt::join(invite.addresses, ", ")), tell, clock.now());
   LanSearch lan(invite.fingerprint, invite.addresses, clock);
   while (true) {
     std::string reasons;
@@ -128,6 +130,7 @@ std::string register_by_invite(const identity::Invite& invite, const fs::path& f
     if (is_refused || is_answered || cancelled() || clock.now() >= end) {
       throw InputError(fmt::format("cannot join '{}': {}", invite.run_name, reasons));
     }
+    notice.tick(clock.now());
     std::this_thread::sleep_for(kBetweenTries);
   }
 }

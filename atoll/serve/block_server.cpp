@@ -76,6 +76,7 @@ void BlockServer::run(const std::function<bool()>& stops) {
   if (lease_.is_fixed) place = lease_.layers;
   offer(clock_.now());
   Time next_offer{};
+  bool is_known = false;
   while (!stops()) {
     const Time now = clock_.now();
     if (now >= post_.next_deadline()) post_.tick(now);
@@ -92,6 +93,7 @@ void BlockServer::run(const std::function<bool()>& stops) {
     }
     if (const auto event = inbox_.pop(kNap)) handle(*event);
     if (inbox_.overflowed()) throw InputError("more has come than this server can hold");
+    if (post_.has_joined() && !std::exchange(is_known, true)) options_.joined();
   }
   if (!reader_.joinable()) return;
   lease_.state = chain::LeaseState::kDraining;
@@ -114,9 +116,10 @@ void BlockServer::look_at_reader() {
   lease_.state = chain::LeaseState::kServing;
   offer(clock_.now());
   options_.log(
-      fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many tokens",
+      fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many tokens{}",
                   lease_.layers.begin, lease_.layers.end - 1, lease_.num_layers,
-                  lease_.layers_per_s, lease_.token_layers_per_s));
+                  lease_.layers_per_s, lease_.token_layers_per_s,
+                  post_.is_connected() ? "" : "; nobody knows it while the coordinator is away"));
 }
 
 /// How long the next servers take to answer, for who chooses routes.

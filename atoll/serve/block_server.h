@@ -37,6 +37,7 @@ struct BlockServerOptions {
       load;
   PartLenderOptions lending;  // To servers that lack the model's files.
   std::function<void(const std::string&)> log;
+  std::function<void()> joined = [] {};  // Once: the coordinator has taken its lease.
   /// How long sessions get to go elsewhere, when others layers are to be served or none.
   Duration leave_patience = std::chrono::seconds(5);
 };

@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
+#include "atoll/chain/lease.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
@@ -101,6 +102,8 @@ void ChainGenerator::go_on() {
   if (servers_version_ != post_.servers_version()) {
     servers_version_ = post_.servers_version();
     conductor_.servers(post_.servers(), now);
+    is_served_ = chain::are_all_served(post_.servers_of(options_.digest),
+                                       static_cast<int32_t>(model_.config().num_layers));
   }
   take_news(now);
   for (const chain::Recomputed& found : auditor_.take()) conductor_.recomputed(found, now);

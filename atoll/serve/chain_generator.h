@@ -54,6 +54,9 @@ class ChainGenerator final : public TextDesk {
   ChainGenerator(const ChainGenerator&) = delete;
   ChainGenerator& operator=(const ChainGenerator&) = delete;
 
+  /// By what the coordinator said last.
+  bool is_served() const override { return is_served_; }
+
  private:
   struct Lines {
     net::ConnectionId control = 0;
@@ -134,6 +137,7 @@ class ChainGenerator final : public TextDesk {
   uint64_t servers_version_ = 0;
   Time next_tick_{};
   std::atomic<bool> stops_ = false;
+  std::atomic<bool> is_served_ = false;
   Auditor auditor_;
   std::thread thread_;
 };

@@ -276,6 +276,17 @@ TEST_F(ChainGeneratorTest, ChainsGiveTheBitsOfOneProcess) {
   const auto generator = gateway();
   auto heard = ask(*generator, requests(30));
   expect_same(heard, requests(30));
+  EXPECT_TRUE(generator->is_served());
+}
+
+TEST_F(ChainGeneratorTest, AModelIsNotServedWhileLayersAreMissing) {
+  serve("a", {0, 2});
+  const auto generator = gateway();
+  EXPECT_FALSE(generator->is_served());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(generator->is_served());
+  serve("b", {2, 3});
+  while (!generator->is_served()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 TEST_F(ChainGeneratorTest, GuessesSaveRoundTripsAndChangeNothing) {

@@ -26,6 +26,8 @@ class TextDesk : public decoding::Generator {
            std::shared_ptr<decoding::EmbeddingListener> listener) override;
   void cancel(Id id) override;
   decoding::GeneratorStatus status() const override;
+  /// Whether all of the model is there for those who ask.
+  virtual bool is_served() const { return true; }
   /// All that is under way, and whatever comes later, fails with that reason.
   void shut_down(const std::string& reason);
 

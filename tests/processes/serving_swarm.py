@@ -72,7 +72,7 @@ class ServingSwarm:
         self.spans[name] = layers
         words = ["serve", *([model or self.model] if files else ["--model-cache", self.cache(name)]), *self.way_in(name, "server", join), "--peer-name", name, "--threads", self.threads, "--kv-gib", self.kv_gib,
                  "--name", "mine", *(["--blocks", layers] if layers else []), *words]
-        return self.start(name, words, r"serves at \S+", around, **options)
+        return self.start(name, words, r"has joined .*, at \S+", around, **options)
 
     def cache(self, name):
         return self.folder / f"{name}-cache"
