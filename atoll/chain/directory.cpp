@@ -22,6 +22,9 @@ Directory::Actions Directory::opened(Connection connection, std::optional<identi
   if (callers_.size() >= kMostCallers) {
     actions_.emplace_back(Close{connection});
   } else {
+    if (peer && !revocations_.empty()) {
+      actions_.emplace_back(Send{connection, Revoked{revocations_}});
+    }
     callers_[connection] = {.peer = std::move(peer), .heard = now};
     next_look_ = std::min(next_look_, now + kLooking);
   }
@@ -59,6 +62,14 @@ Directory::Actions Directory::received(Connection connection, const Message& mes
 
 Directory::Actions Directory::garbled(Connection connection, const std::string& reason, Time now) {
   if (callers_.contains(connection)) refuse(connection, reason, now);
+  return take();
+}
+
+Directory::Actions Directory::tell_revocations(Bytes signed_list) {
+  revocations_ = std::move(signed_list);
+  for (const auto& [connection, caller] : callers_) {
+    if (caller.peer) actions_.emplace_back(Send{connection, Revoked{revocations_}});
+  }
   return take();
 }
 

@@ -60,6 +60,8 @@ class Directory {
   /// It sent what is no message.
   Actions garbled(Connection connection, const std::string& reason, Time now);
   Actions lost(Connection connection, Time now);
+  /// Of an encrypted run: the newest list of who is no member any more, for all who are.
+  Actions tell_revocations(Bytes signed_list);
   /// Call at next_deadline() or later.
   Actions tick(Time now);
   Time next_deadline() const;
@@ -110,6 +112,7 @@ class Directory {
   Actions take() { return std::exchange(actions_, {}); }
 
   Time begun_;
+  Bytes revocations_;  // Signed; empty: there are none.
   std::map<Connection, Caller> callers_;
   std::map<std::string, Server> servers_;  // By name.
   std::map<std::string, Model> models_;    // By digest.

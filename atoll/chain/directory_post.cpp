@@ -80,6 +80,8 @@ void DirectoryPost::hear(const Bytes& frame) {
     const std::string fault = lease_ ? fault_of(place->layers, *lease_) : "no lease was offered";
     if (!fault.empty()) throw InputError("it was to serve " + fault);
     place_ = place->layers;
+  } else if (const auto* revoked = std::get_if<Revoked>(&message)) {
+    return options_.on_revocations(revoked->signed_list);  // That alone admits nobody.
   } else if (const auto* refused = std::get_if<Refused>(&message)) {
     const std::string reason = printable(refused->reason);
     if (refused_ != reason) tell(DirectoryRefused{reason});

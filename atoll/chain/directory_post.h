@@ -4,6 +4,7 @@
 // coordinator does; until then what was heard last holds. Pure, but for the transport that it is
 // given.
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct DirectoryPostOptions {
   /// The digest of the model whose servers are heard of, in any type; empty: of all models. None:
   /// it hears of no servers.
   std::optional<std::string> watches = {};
+  /// Hears the authority's signed list of who is no member of the run any more.
+  std::function<void(const Bytes&)> on_revocations = [](const Bytes&) {};
 };
 
 /// Not thread-safe. The transport must outlive it.

@@ -205,6 +205,17 @@ TEST_F(DirectoryPostTest, WhoIsRefusedKnowsWhyAndComesAgain) {
   EXPECT_THAT(kinds, ElementsAre("directory_refused"));
 }
 
+TEST_F(DirectoryPostTest, WhoIsRevokedIsPassedOn) {
+  DirectoryPostOptions own = options(true);
+  Bytes heard;
+  own.on_revocations = [&](const Bytes& signed_list) { heard = signed_list; };
+  DirectoryPost post(own, wire);
+  open(post);
+  hear(post, Revoked{Bytes(3)});
+  EXPECT_EQ(heard, Bytes(3));
+  EXPECT_FALSE(post.has_joined());  // It may be refused yet.
+}
+
 TEST_F(DirectoryPostTest, WhatIsNoMessageEndsTheConnection) {
   DirectoryPost post(options(true), wire);
   open(post);

@@ -32,6 +32,10 @@ void DirectoryService::handle(const net::Event& event, Time now) {
 
 void DirectoryService::tick(Time now) { act(directory_.tick(now)); }
 
+void DirectoryService::tell_revocations(Bytes signed_list) {
+  act(directory_.tell_revocations(std::move(signed_list)));
+}
+
 void DirectoryService::act(Directory::Actions actions) {
   for (auto& action : actions) {
     if (auto* send = std::get_if<Directory::Send>(&action)) {

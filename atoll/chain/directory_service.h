@@ -16,6 +16,7 @@ class DirectoryService {
 
   /// Of connections that are this directory's, from Opened on.
   void handle(const net::Event& event, Time now);
+  void tell_revocations(Bytes signed_list);
   /// Call at next_deadline() or later.
   void tick(Time now);
   Time next_deadline() const { return directory_.next_deadline(); }

@@ -106,6 +106,24 @@ struct DirectoryTest : testing::Test {
   std::vector<std::string> kinds;
 };
 
+TEST_F(DirectoryTest, AllMembersHearWhoIsNoneAnyMore) {
+  const auto told = [](const Directory::Actions& actions) {
+    std::vector<net::ConnectionId> receivers;
+    for (const auto& action : actions) {
+      const auto* send = std::get_if<Directory::Send>(&action);
+      if (send != nullptr && std::holds_alternative<Revoked>(send->message)) {
+        receivers.push_back(send->to);
+      }
+    }
+    return receivers;
+  };
+  EXPECT_THAT(told(directory.opened(1, peer(identity::Role::kServer, "a"), now)), IsEmpty());
+  EXPECT_THAT(told(directory.opened(2, {}, now)), IsEmpty());
+  EXPECT_THAT(told(directory.tell_revocations(Bytes(3))), ElementsAre(1U));
+  EXPECT_THAT(told(directory.opened(3, peer(identity::Role::kGateway, "g"), now)), ElementsAre(3U));
+  EXPECT_THAT(told(directory.opened(4, {}, now)), IsEmpty());  // In the clear nobody can be.
+}
+
 TEST_F(DirectoryTest, ThoseThatComeTogetherAreSpreadOverAllLayers) {
   offer(1, lease("a"));
   wait(milliseconds(500));

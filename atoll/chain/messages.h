@@ -20,7 +20,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 3;
+constexpr uint16_t kProtocol = 4;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -242,9 +242,13 @@ struct Report {
 struct Servers {
   std::vector<Lease> leases;
 };
+/// To each member of an encrypted run: who is none any more, at once and again as more are.
+struct Revoked {
+  Bytes signed_list;  // By the run's authority (identity/revocation.h).
+};
 
 using Message =
     std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
-                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest>;
+                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest, Revoked>;
 
 }  // namespace atl::chain

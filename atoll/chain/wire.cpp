@@ -49,6 +49,7 @@ void visit(auto& io, Is<Report> auto& m) { io(m.server, m.reason); }
 void visit(auto& io, Is<Want> auto& m) { io(m.model, m.part, m.piece); }
 void visit(auto& io, Is<Piece> auto& m) { io(m.model, m.part, m.piece, m.bytes); }
 void visit(auto& io, Is<Rest> auto& m) { io(m.session); }
+void visit(auto& io, Is<Revoked> auto& m) { io(m.signed_list); }
 
 namespace {
 
@@ -58,7 +59,7 @@ constexpr swarm::FrameKind kFrame{
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Greet",   "Greeted",   "Refused", "Work",  "Output", "Reroute", "Forget",
     "Trouble", "Ping",      "Pong",    "Offer", "Place",  "Watch",   "Servers",
-    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest"};
+    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",   "Revoked"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;

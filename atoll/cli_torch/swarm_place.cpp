@@ -115,9 +115,13 @@ std::unique_ptr<net::Transport> SwarmPlace::make_transport(net::Transport::Sink 
 }
 
 chain::DirectoryPostOptions SwarmPlace::post_options() const {
+  if (certificate_ == nullptr) return {.coordinator = coordinator_, .authority = {}, .tell = tell};
   return {.coordinator = coordinator_,
-          .authority = certificate_ == nullptr ? std::string() : certificate_->trust()->run(),
-          .tell = tell};
+          .authority = certificate_->trust()->run(),
+          .tell = tell,
+          .on_revocations = [own = certificate_.get()](const Bytes& signed_list) {
+            own->take_revocations(signed_list);
+          }};
 }
 
 std::string SwarmPlace::listening_address() const {

@@ -40,7 +40,7 @@ class SwarmPlace {
   const std::string& name() const { return name_; }
   const std::string& coordinator() const { return coordinator_; }
   std::unique_ptr<net::Transport> make_transport(net::Transport::Sink sink) const;
-  /// Without what is watched.
+  /// Without what is watched. This place must outlive whoever uses them.
   chain::DirectoryPostOptions post_options() const;
   /// Where this machine listens, unless its user says where: where the coordinator's sees it.
   std::string listening_address() const;

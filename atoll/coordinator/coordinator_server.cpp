@@ -288,6 +288,7 @@ struct CoordinatorServer::State {
       run.last_complaint = error.what();
     }
     if (!list) return;
+    run.directory->tell_revocations(*list);
     with(number,
          [&](CoordinatorService& service) { service.tell_revocations(*list, clock.now()); });
   }

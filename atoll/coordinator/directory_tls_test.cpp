@@ -40,7 +40,8 @@ struct Member {
             net::make_tcp_transport({.trust = std::move(trust)}, clock,
                                     [this](net::Event event) { inbox.push(std::move(event)); })),
         post({.coordinator = coordinator,
-              .watches = watches ? std::optional<std::string>("") : std::nullopt},
+              .watches = watches ? std::optional<std::string>("") : std::nullopt,
+              .on_revocations = [this](const Bytes& list) { revocations = list; }},
              *transport) {
     if (watches) return;
     post.set_lease({.name = "a",
@@ -60,6 +61,7 @@ struct Member {
 
   const Clock& clock;
   EventInbox inbox{size_t{1} << 20};
+  Bytes revocations;
   std::unique_ptr<net::Transport> transport;
   chain::DirectoryPost post;
 };
@@ -75,6 +77,10 @@ struct DirectoryTlsTest : testing::Test {
     std::vector<ServedRun> runs(1);
     runs[0].options = {.run = "r1"};
     runs[0].authority.fingerprint = authority.fingerprint();
+    runs[0].authority.newer_revocations = [this]() -> std::optional<Bytes> {
+      if (!is_revoked.exchange(false)) return std::nullopt;
+      return Bytes(7);
+    };
     return runs;
   }
   std::unique_ptr<Member> member(Role role, const std::string& name, bool watches = false) {
@@ -95,6 +101,7 @@ struct DirectoryTlsTest : testing::Test {
   }
 
   SystemClock clock;
+  std::atomic<bool> is_revoked{false};
   identity::Authority authority = identity::Authority::create(
       "ours", std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
   CoordinatorServer server{runs(),
@@ -116,6 +123,18 @@ TEST_F(DirectoryTlsTest, ServersAndGatewaysAreLetInAndHear) {
   EXPECT_EQ(place, (chain::Span{0, 8}));
   const auto gateway = member(Role::kGateway, "g", /*watches=*/true);
   EXPECT_TRUE(wait_until(*gateway, [&] { return !gateway->post.servers().empty(); }));
+}
+
+TEST_F(DirectoryTlsTest, ServersAndGatewaysHearWhoIsRevoked) {
+  const auto a = member(Role::kServer, "a");
+  const auto gateway = member(Role::kGateway, "g", /*watches=*/true);
+  EXPECT_TRUE(wait_until(*a, [&] { return a->post.has_joined(); }));
+  EXPECT_TRUE(wait_until(*gateway, [&] { return gateway->post.has_joined(); }));
+  is_revoked = true;
+  EXPECT_TRUE(wait_until(*a, [&] { return a->revocations == Bytes(7); }));
+  EXPECT_TRUE(wait_until(*gateway, [&] { return gateway->revocations == Bytes(7); }));
+  const auto late = member(Role::kGateway, "h", /*watches=*/true);
+  EXPECT_TRUE(wait_until(*late, [&] { return late->revocations == Bytes(7); }));
 }
 
 TEST_F(DirectoryTlsTest, OthersAreToldWhyNot) {

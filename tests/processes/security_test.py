@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from swarm_run import SwarmRun, wait_for  # noqa: E402
+from swarm_run import SwarmRun, established_to, wait_for  # noqa: E402
 
 ATOLL = STORE = ""
 
@@ -154,12 +154,6 @@ class MembersTest(Secured):
         run.join("a")
         run.join("b")
         run.wait_event("run_begun", step=0)
-
-
-def established_to(port):
-    text = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
-    ends = [(line.split()[1], line.split()[2], line.split()[3]) for line in text]
-    return [end for end in ends if end[2] == "01" and f":{port:04X}" in end[0] + end[1]]
 
 
 class SocketsTest(Secured):

@@ -37,6 +37,13 @@ def wait_for(condition, what, deadline=DEADLINE_S):
     return value
 
 
+def established_to(port):
+    """Connections of which one end has that port, on this machine."""
+    text = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+    ends = [(line.split()[1], line.split()[2], line.split()[3]) for line in text]
+    return [end for end in ends if end[2] == "01" and f":{port:04X}" in end[0] + end[1]]
+
+
 class SwarmRun:
     def __init__(self, atoll, store, folder, settings=None, net=None, hosts=None, around=None, is_created=True):
         """With `net` (tests/wan) each process runs on hosts[name]; `around(name)` gives words before the command.

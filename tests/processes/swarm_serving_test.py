@@ -22,7 +22,7 @@ import jsonschema
 
 from lying_model import copy_of, in_4_bits, lie
 from serving_swarm import Asked, ServingSwarm, ask, client_of, complete, told
-from swarm_run import DEADLINE_S, wait_for
+from swarm_run import DEADLINE_S, established_to, wait_for
 
 ATOLL = STORE = ""
 ROOT = None  # Removed at the end.
@@ -462,8 +462,9 @@ class EncryptedTest(Serving):
         self.addCleanup(swarm.end)
         subprocess.run([ATOLL, "create", swarm.run, "--address", swarm.port.address], check=True, capture_output=True)
         swarm.coordinate("--no-discovery")
+        ports = {}
         for name, span in zip("abcd", ("0:2", "2:4", "4:6", "2:4")):
-            swarm.serve(name, span)
+            ports[name] = int(swarm.serve(name, span).rsplit(":", 1)[1])
         url = swarm.gateway("g")
         swarm.wait_whole(url)
         for body in (GREEDY, FOUR, FORM):
@@ -492,6 +493,11 @@ class EncryptedTest(Serving):
                 complete(said[said.index("http") :].split()[0].rstrip("/"), prompt="a", max_tokens=1)
             with caught.exception as failed:
                 self.assertEqual(failed.code, 503)
+            process.kill()
+        self.assertTrue(established_to(ports["c"]))
+        subprocess.run([ATOLL, "revoke", "c", "--run", swarm.run], check=True, capture_output=True)
+        wait_for(lambda: not established_to(ports["c"]), "the gateway and the other servers to hang up")
+        self.assertTrue(swarm.is_alive("c"))
 
 
 if __name__ == "__main__":
