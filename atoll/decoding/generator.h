@@ -87,7 +87,9 @@ class EmbeddingListener {
 struct GeneratorStatus {
   int64_t num_running = 0;  // Requests whose tokens are being made.
   int64_t num_waiting = 0;
-  int64_t kv_bytes = 0;  // In use, of all there are.
+  /// Of keys and values: in use, of all there are. Of chains of servers: what all of those have,
+  /// whichever gateway's, and what the model that guesses has here.
+  int64_t kv_bytes = 0;
   int64_t kv_capacity_bytes = 0;
   int64_t prompt_tokens = 0;  // Read since the start, without those that were cached.
   int64_t cached_tokens = 0;

@@ -11,7 +11,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
-#include "atoll/chain/lease.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
@@ -39,6 +38,9 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
           .audit_fraction = options.load ? options.audit_fraction : 0,
           .audit_seed = random_id()};
 }
+
+/// A server says what it likes.
+int64_t whole(double bytes) { return static_cast<int64_t>(std::min(bytes, 1e18)); }
 
 }  // namespace
 
@@ -99,12 +101,7 @@ void ChainGenerator::go_on() {
   if (event && *event) handle(**event, now);
   if (inbox_.overflowed()) throw InputError("more has come than this gateway can hold");
   if (now >= post_.next_deadline()) post_.tick(now);
-  if (servers_version_ != post_.servers_version()) {
-    servers_version_ = post_.servers_version();
-    conductor_.servers(post_.servers(), now);
-    is_served_ = chain::are_all_served(post_.servers_of(options_.digest),
-                                       static_cast<int32_t>(model_.config().num_layers));
-  }
+  learn_servers(now);
   take_news(now);
   for (const chain::Recomputed& found : auditor_.take()) conductor_.recomputed(found, now);
   act();
@@ -396,6 +393,9 @@ void ChainGenerator::report() {
   counts_.recoveries = conductor_.recoveries();
   counts_.audited_tokens = conductor_.num_audited();
   counts_.liars = std::ssize(conductor_.liars());
+  counts_.kv_bytes = whole(servers_kv_bytes_) + (draft_ ? draft_->kv_bytes() : 0);
+  counts_.kv_capacity_bytes =
+      whole(servers_kv_capacity_bytes_) + (draft_ ? draft_->kv_capacity_bytes() : 0);
   const MutexLock lock(mutex_);
   set_status(counts_);
 }

@@ -92,6 +92,7 @@ class ChainGenerator final : public TextDesk {
   std::string objection_to(const std::string& address, const net::Opened& opened) const;
   void lose(const std::string& address, const std::string& reason, Time now);
   void take_news(Time now);
+  void learn_servers(Time now);
   void give();
   std::vector<Found> decoded(std::vector<float>& values_WC);
   bool take(Reading& reading, int64_t begin, const at::Tensor& rows);
@@ -135,6 +136,8 @@ class ChainGenerator final : public TextDesk {
   chain::Witness witness_;
   decoding::GeneratorStatus counts_;
   uint64_t servers_version_ = 0;
+  double servers_kv_bytes_ = 0;  // By their leases; in use, of all there are.
+  double servers_kv_capacity_bytes_ = 0;
   Time next_tick_{};
   std::atomic<bool> stops_ = false;
   std::atomic<bool> is_served_ = false;

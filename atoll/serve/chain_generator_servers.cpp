@@ -4,6 +4,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/chain/events.h"
+#include "atoll/chain/lease.h"
 #include "atoll/chain/wire.h"
 #include "atoll/serve/chain_generator.h"
 #include "atoll/swarm/version.h"
@@ -20,6 +21,23 @@ void ChainGenerator::call(const std::string& address) {
                                    .version = swarm::program_version(),
                                    .model = options_.digest,
                                    .gateway = gateway_});
+  }
+}
+
+void ChainGenerator::learn_servers(Time now) {
+  if (servers_version_ == post_.servers_version()) return;
+  servers_version_ = post_.servers_version();
+  conductor_.servers(post_.servers(), now);
+  const std::vector<chain::Lease> own = post_.servers_of(options_.digest);
+  is_served_ = chain::are_all_served(own, static_cast<int32_t>(model_.config().num_layers));
+  const model::KvPool layer(model_.config(), model_.device(), {0, 1}, 1);
+  const double bytes = static_cast<double>(layer.page_bytes()) / model::KvPool::kPagePositions;
+  servers_kv_bytes_ = 0;
+  servers_kv_capacity_bytes_ = 0;
+  for (const chain::Lease& lease : own) {
+    const double each = bytes * lease.layers.size();
+    servers_kv_bytes_ += each * static_cast<double>(lease.num_positions - lease.num_free);
+    servers_kv_capacity_bytes_ += each * static_cast<double>(lease.num_positions);
   }
 }
 

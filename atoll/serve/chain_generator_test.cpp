@@ -526,6 +526,21 @@ TEST_F(ChainGeneratorTest, SessionsThatDoNotFitWaitForEachOther) {
   expect_same(heard, requests(60));
 }
 
+TEST_F(ChainGeneratorTest, KeysAndValuesOfServersAndOfTheDraftModelAreCounted) {
+  constexpr int64_t kPage = 2 * 2 * 32 * 6 * 4;  // Of one layer.
+  serve("a", {0, 2}, {.kv_bytes = 16 * kPage});
+  serve("b", {2, 3}, {.kv_bytes = 5 * kPage});
+  const auto plain = gateway();
+  while (plain->status().kv_capacity_bytes != 21 * kPage) std::this_thread::yield();
+  EXPECT_EQ(plain->status().kv_bytes, 0);
+  const model::Model draft = make_small_model(6);
+  const auto guessing = gateway({.model = &draft, .kv_bytes = 3 * 7 * kPage});
+  while (guessing->status().kv_capacity_bytes != 42 * kPage) std::this_thread::yield();
+  auto heard = ask(*guessing, {{.prompt = text(1, 40), .max_tokens = 40, .sampler = {}}});
+  EXPECT_TRUE(heard[0]->wait()) << heard[0]->refusal().message;
+  EXPECT_GE(guessing->status().kv_bytes, 3 * kPage);
+}
+
 TEST_F(ChainGeneratorTest, ARequestThatNobodyCanServeSaysWhichLayersAreMissing) {
   serve("a", {0, 1});
   serve("c", {2, 3});

@@ -48,6 +48,7 @@ class DraftModel {
   void forget(Id id);
 
   int64_t kv_bytes() const { return pool_->num_taken() * pool_->page_bytes(); }
+  int64_t kv_capacity_bytes() const { return kv_bytes() + pool_->num_left() * pool_->page_bytes(); }
 
  private:
   struct Known {
