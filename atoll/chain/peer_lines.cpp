@@ -1,5 +1,6 @@
 #include "atoll/chain/peer_lines.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "atoll/chain/wire.h"
@@ -16,12 +17,27 @@ void PeerLines::send(net::ConnectionId id, const Message& message) {
   Line& line = lines_[id];
   if (line.is_closed) return;
   line.bytes += frame.size();
+  bytes_ += frame.size();
   line.queue.push_back(std::move(frame));
-  if (line.bytes > kMaxQueuedBytes) {
-    line = {.queue = {}, .is_closed = true};
-    return transport_.close(id);
-  }
+  if (line.bytes > kMaxQueuedBytes) return give_up(id, line);
   flush(id, line);
+  while (bytes_ > kMaxQueuedBytesOfAll) {
+    const auto longest =
+        std::ranges::max_element(lines_, {}, [](const auto& each) { return each.second.bytes; });
+    give_up(longest->first, longest->second);
+  }
+}
+
+/// What else is sent there is dropped, until the transport says that the line is lost.
+void PeerLines::give_up(net::ConnectionId id, Line& line) {
+  bytes_ -= line.bytes;
+  line = {.queue = {}, .is_closed = true};
+  transport_.close(id);
+}
+
+void PeerLines::forget(net::ConnectionId id) {
+  const auto line = lines_.extract(id);
+  if (!line.empty()) bytes_ -= line.mapped().bytes;
 }
 
 void PeerLines::flush(net::ConnectionId id, Line& line) {
@@ -33,10 +49,11 @@ void PeerLines::flush(net::ConnectionId id, Line& line) {
       return;
     }
     if (sent == net::Sent::kClosed) {
-      lines_.erase(id);
+      forget(id);
       return;
     }
     line.bytes -= size;
+    bytes_ -= size;
     line.queue.pop_front();
   }
 }
@@ -51,7 +68,7 @@ void PeerLines::note(const net::Event& event) {
     line->second.is_full = false;
     flush(line->first, line->second);
   } else if (const auto* lost = std::get_if<net::Lost>(&event)) {
-    lines_.erase(lost->connection);
+    forget(lost->connection);
   }
 }
 

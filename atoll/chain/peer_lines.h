@@ -16,6 +16,8 @@ class PeerLines {
  public:
   /// A line for which more than this waits is closed: who is at its end takes nothing any more.
   static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
+  /// Where more than this waits for all lines together, that for which most waits is closed.
+  static constexpr size_t kMaxQueuedBytesOfAll = size_t{256} << 20;
 
   /// As a member of the run with that fingerprint; empty in the clear. The transport must outlive
   /// it.
@@ -37,11 +39,14 @@ class PeerLines {
     bool is_closed = false;
   };
   void flush(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
+  void give_up(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
+  void forget(net::ConnectionId id) ATOLL_REQUIRES(mutex_);
 
   net::Transport& transport_;
   const std::string authority_;
   Mutex mutex_;
   std::map<net::ConnectionId, Line> lines_ ATOLL_GUARDED_BY(mutex_);
+  size_t bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of all lines.
 };
 
 }  // namespace atl::chain

@@ -1,0 +1,70 @@
+#include "atoll/chain/peer_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+namespace atl::chain {
+namespace {
+
+using testing::ElementsAre;
+
+/// Takes nothing.
+class Stuck final : public net::Transport {
+ public:
+  Result<std::string> listen(const std::string& address) override { return address; }
+  net::ConnectionId connect(const std::string& /*address*/, net::Plane) override { return 0; }
+  net::ConnectionId meet(const net::Meeting&, net::Plane) override { return 0; }
+  net::Sent send(net::ConnectionId connection, Bytes /*frame*/) override {
+    ++tries[connection];
+    return takes ? net::Sent::kAccepted : net::Sent::kFull;
+  }
+  void close(net::ConnectionId connection) override { closed.push_back(connection); }
+  net::Traffic traffic() const override { return {}; }
+
+  bool takes = false;
+  std::map<net::ConnectionId, int> tries;
+  std::vector<net::ConnectionId> closed;
+};
+
+constexpr size_t kLarge = size_t{24} << 20;
+
+struct PeerLinesTest : testing::Test {
+  void send(net::ConnectionId line) {
+    lines.send(line, Piece{.model = "m", .bytes = Bytes(kLarge)});
+  }
+
+  Stuck transport;
+  PeerLines lines{transport, ""};
+};
+
+TEST_F(PeerLinesTest, WhoTakesNothingIsGivenUp) {
+  for (int i = 0; i < 2; ++i) send(1);
+  EXPECT_THAT(transport.closed, ElementsAre());
+  send(1);
+  EXPECT_THAT(transport.closed, ElementsAre(1U));
+}
+
+TEST_F(PeerLinesTest, WhatWaitsForAllTogetherHasABound) {
+  static_assert(10 * kLarge < PeerLines::kMaxQueuedBytesOfAll);
+  static_assert(11 * kLarge > PeerLines::kMaxQueuedBytesOfAll);
+  for (net::ConnectionId line = 1; line < 10; ++line) send(line);
+  send(3);
+  lines.note(net::Lost{1, "gone"});  // What waited for it counts no more.
+  send(10);
+  EXPECT_THAT(transport.closed, ElementsAre());
+  send(11);
+  EXPECT_THAT(transport.closed, ElementsAre(3U));  // Most waited for it.
+  transport.takes = true;
+  for (net::ConnectionId line = 2; line < 12; ++line) lines.note(net::Writable{line});
+  EXPECT_EQ(transport.tries[3], 1);
+  EXPECT_EQ(transport.tries[11], 2);
+  transport.takes = false;
+  for (net::ConnectionId line = 12; line < 22; ++line) send(line);
+  EXPECT_THAT(transport.closed, ElementsAre(3U));
+}
+
+}  // namespace
+}  // namespace atl::chain
