@@ -184,15 +184,8 @@ TEST(Audits, NobodyElseIsAccusedWhateverHappens) {
   for (uint64_t seed = 1; seed <= 600; ++seed) {
     SCOPED_TRACE(seed);
     SimulatedChain world(seed, kEighth);
-    const std::vector<std::pair<std::string, Span>> places = {
-        {"a1", {0, 4}},  {"a2", {0, 6}},  {"b1", {4, 8}}, {"b2", {3, 9}},
-        {"c1", {8, 12}}, {"c2", {6, 12}}, {"d", {2, 10}}};
-    for (const auto& [address, layers] : places) world.add_server(address, layers);
-    for (auto& [address, server] : world.servers()) {
-      if (world.random(3) == 0) server.room = 200;
-    }
-    const std::string liar =
-        seed % 4 == 0 ? std::string() : places[world.random(places.size())].first;
+    world.add_crowd();
+    const std::string liar = seed % 4 == 0 ? std::string() : world.any_server();
     if (!liar.empty()) {
       world.servers().at(liar).lie = static_cast<Lie>(1 + world.random(5));
     }
@@ -205,25 +198,7 @@ TEST(Audits, NobodyElseIsAccusedWhateverHappens) {
         world.ask(++key, prompt, prompt.size() + 60);
       }
       world.run_for(milliseconds(world.random(300)));
-      const std::string& address = places[world.random(places.size())].first;
-      SimulatedChain::Server& server = world.servers().at(address);
-      switch (world.random(8)) {
-        case 0:
-          if (server.is_up) world.kill(address);
-          if (world.random(2) == 0) world.tell();
-          break;
-        case 1:
-          if (server.is_up) world.hang(address);
-          break;
-        case 2:
-          if (server.hangs) world.wake(address);
-          break;
-        case 3:
-          world.complain(address);
-          break;
-        default:
-          if (!server.is_up) world.start(address);
-      }
+      world.mishap(8);
     }
     for (const auto& [name, reason] : world.conductor().liars()) EXPECT_EQ(name, liar) << reason;
     num_found += static_cast<int>(world.accused().size());

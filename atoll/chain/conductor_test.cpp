@@ -165,13 +165,7 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
     // Some layers are nobody's for seconds.
     SimulatedChain world(seed,
                          {.first_patience = std::chrono::minutes(1), .audit_fraction = 0.125});
-    const std::vector<std::pair<std::string, Span>> places = {
-        {"a1", {0, 4}},  {"a2", {0, 6}},  {"b1", {4, 8}}, {"b2", {3, 9}},
-        {"c1", {8, 12}}, {"c2", {6, 12}}, {"d", {2, 10}}};
-    for (const auto& [address, layers] : places) world.add_server(address, layers);
-    for (auto& [address, server] : world.servers()) {
-      if (world.random(3) == 0) server.room = 200;
-    }
+    world.add_crowd();
     std::map<Conductor::Key, std::vector<uint64_t>> asked;
     const size_t num_new = 60;
     for (uint64_t key = 1; key <= 5; ++key) {
@@ -187,30 +181,9 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
         asked[key] = {other.begin(), other.begin() + 1 + world.random(other.size())};
         world.ask(key, asked[key], asked[key].size() + num_new);
       }
-      const std::string& address = places[world.random(places.size())].first;
-      SimulatedChain::Server& server = world.servers().at(address);
-      switch (world.random(6)) {
-        case 0:
-          if (server.is_up) world.kill(address);
-          if (world.random(2) == 0) world.tell();
-          break;
-        case 1:
-          if (server.is_up) world.hang(address);
-          break;
-        case 2:
-          if (server.hangs) world.wake(address);
-          break;
-        case 3:
-          world.complain(address);
-          break;
-        default:
-          if (!server.is_up) world.start(address);
-      }
+      world.mishap(6);
     }
-    for (const auto& [address, layers] : places) {
-      if (world.servers().at(address).hangs) world.wake(address);
-      if (!world.servers().at(address).is_up) world.start(address);
-    }
+    world.mend_all();
     for (int i = 0; i < 600; ++i) {
       world.run_for(milliseconds(200));
       if (i % 5 == 0) world.tell();

@@ -1,115 +1,25 @@
 #pragma once
-// A gateway's Conductor and servers in virtual time, which can be killed, hang, forget and run out
-// of memory. What a layer makes of a token hangs on all the tokens before it, so that one that was
-// lost, doubled or read in another order shows.
+// A gateway's Conductor, its texts and their servers in virtual time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
-#include <queue>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "atoll/base/random.h"
 #include "atoll/chain/conductor.h"
-#include "atoll/chain/server_session.h"
+#include "atoll/testing/simulated_block_servers.h"
 
 namespace atl::chain {
 
-using std::chrono::milliseconds;
-
-constexpr int32_t kLayers = 12;
-constexpr uint64_t kGateway = 77;
-
-inline uint64_t mixed(uint64_t a, uint64_t b) {
-  uint64_t x = a * 0x9E3779B97F4A7C15 + b + 0x1234567;
-  x ^= x >> 29;
-  x *= 0xBF58476D1CE4E5B9;
-  return x ^ (x >> 32);
-}
-
-inline Bytes bytes_of(uint64_t value) {
-  Bytes bytes(sizeof value);
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
-
-inline uint64_t value_at(const Rows& rows, int64_t position) {
-  uint64_t value = 0;
-  std::memcpy(&value, rows.rows_TC.data() + (position - rows.begin) * sizeof value, sizeof value);
-  return value;
-}
-
-/// A row is a number: what fingerprints are taken of.
-inline Fingerprint seen(Witness& witness, uint64_t value) {
-  const auto row = static_cast<float>(value % 1'000'003 + 1);
-  return witness.see({&row, 1}, 1).front();
-}
-
-/// Keys and values of one text at some layers.
-class Memory {
+class SimulatedChain final : public SimulatedBlockServers {
  public:
-  void truncate(int64_t length) {
-    for (auto& [layer, states] : states_) states.resize(static_cast<size_t>(length));
-  }
-  uint64_t read(Span layers, uint64_t x) {
-    for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
-      auto& states = states_[layer];
-      states.push_back(mixed(states.empty() ? 0 : states.back(), x));
-      x = mixed(states.back(), static_cast<uint64_t>(layer));
-    }
-    return x;
-  }
-
- private:
-  std::map<int32_t, std::vector<uint64_t>> states_;
-};
-
-/// The text that the model makes of a prompt, read alone.
-inline std::vector<uint64_t> undisturbed(std::vector<uint64_t> tokens, size_t length) {
-  Memory memory;
-  for (size_t i = 0; i < length; ++i) {
-    const uint64_t made = memory.read({0, kLayers}, tokens[i]) % 1000;
-    if (i + 1 == tokens.size() && tokens.size() < length) tokens.push_back(made);
-  }
-  return tokens;
-}
-
-class SimulatedChain {
- public:
-  struct Served {
-    ServerSession session;
-    Memory memory;
-    int64_t memory_length = 0;
-  };
-  enum class Lie : uint8_t {
-    kNone,
-    kRows,      // It computes something else, and its fingerprints are of that.
-    kWire,      // It sends something else than its fingerprints are of.
-    kReceived,  // It says that it got something else.
-    kSilence,   // It answers no question.
-    kHalf,      // It answers half.
-  };
-  struct Server {
-    Span layers;
-    bool is_up = true;
-    bool hangs = false;
-    bool is_connected = false;
-    int life = 0;
-    int64_t room = 1 << 20;  // Positions.
-    Lie lie = Lie::kNone;
-    int64_t num_read = 0;  // Rows.
-    Witness witness;
-    std::map<SessionId, Served> sessions;
-    ForgottenSessions forgotten;
-    std::vector<std::function<void()>> held;  // What came while it hung.
-  };
-
-  explicit SimulatedChain(uint64_t seed, ConductorOptions options = {}) : seed_(seed) {
+  explicit SimulatedChain(uint64_t seed, ConductorOptions options = {})
+      : SimulatedBlockServers(seed) {
     options.gateway = kGateway;
     options.num_layers = kLayers;
     options.chunk_tokens = 8;
@@ -118,12 +28,10 @@ class SimulatedChain {
   }
 
   Conductor& conductor() { return *conductor_; }
-  std::map<std::string, Server>& servers() { return servers_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
   /// Who was accused, and how many rows it had read until then.
   std::map<std::string, int64_t>& accused() { return accused_; }
-  uint64_t random(uint64_t below) { return random_bits(seed_, 0, ++num_drawn_) % below; }
 
   void add_server(const std::string& address, Span layers) {
     servers_[address] = {
@@ -160,19 +68,50 @@ class SimulatedChain {
     servers_.at(address).is_up = true;
     tell();
   }
-  /// Of some session, if it has one, with some fault.
-  void complain(const std::string& address) {
-    const Server& server = servers_.at(address);
-    if (server.sessions.empty() || server.hangs) return;
-    const auto& session = server.sessions.begin()->second.session;
-    complain(address, session.id(), session.epoch(),
-             static_cast<Fault>(random(num_values(Fault()))));
+  /// Seven servers, of whose layers each has several; some have little room.
+  void add_crowd() {
+    add_server("a1", {0, 4});
+    add_server("a2", {0, 6});
+    add_server("b1", {4, 8});
+    add_server("b2", {3, 9});
+    add_server("c1", {8, 12});
+    add_server("c2", {6, 12});
+    add_server("d", {2, 10});
+    for (auto& [address, server] : servers_) {
+      if (random(3) == 0) server.room = 200;
+    }
   }
-  void hang(const std::string& address) { servers_.at(address).hangs = true; }
-  void wake(const std::string& address) {
-    Server& server = servers_.at(address);
-    server.hangs = false;
-    for (auto& deliver : std::exchange(server.held, {})) deliver();
+  std::string any_server() {
+    return std::next(servers_.begin(), static_cast<int64_t>(random(servers_.size())))->first;
+  }
+  /// To some server: it is killed, hangs, goes on or complains, each with a chance of 1 / `sides`;
+  /// else it is started again.
+  void mishap(uint64_t sides) {
+    const std::string address = any_server();
+    const Server& server = servers_.at(address);
+    switch (random(sides)) {
+      case 0:
+        if (server.is_up) kill(address);
+        if (random(2) == 0) tell();
+        break;
+      case 1:
+        if (server.is_up) hang(address);
+        break;
+      case 2:
+        if (server.hangs) wake(address);
+        break;
+      case 3:
+        complain(address);
+        break;
+      default:
+        if (!server.is_up) start(address);
+    }
+  }
+  void mend_all() {
+    for (const auto& [address, server] : servers_) {
+      if (server.hangs) wake(address);
+      if (!server.is_up) start(address);
+    }
   }
 
   void ask(Conductor::Key key, const std::vector<uint64_t>& prompt, size_t length) {
@@ -199,12 +138,8 @@ class SimulatedChain {
     const Time end = now_ + duration;
     while (now_ < end) {
       const Time tick = last_tick_ + Conductor::kTick;
-      if (!queue_.empty() && queue_.top().time <= std::min(tick, end)) {
-        const auto what = queue_.top().what;
-        now_ = std::max(now_, queue_.top().time);
-        queue_.pop();
-        what();
-      } else if (tick <= end) {
+      if (step(std::min(tick, end))) continue;
+      if (tick <= end) {
         now_ = last_tick_ = tick;
         conductor_->tick(now_);
         act();
@@ -213,22 +148,10 @@ class SimulatedChain {
       }
     }
   }
-  Time now() const { return now_; }
-  /// Sessions that a server has begun with what another one had read.
-  int64_t num_shared() const { return num_shared_; }
   /// Texts that are over, and how much of each is kept.
   const std::map<Conductor::Key, int64_t>& kept() const { return kept_; }
 
  private:
-  struct Later {
-    Time time;
-    uint64_t number;
-    std::function<void()> what;
-    bool operator<(const Later& other) const {
-      return std::pair(time, number) > std::pair(other.time, other.number);
-    }
-  };
-
   Conductor::Text text(Conductor::Key key) {
     const auto count = static_cast<int64_t>(texts_.at(key).size());
     return {.num_tokens = count + std::ssize(drafts_[key]),
@@ -245,117 +168,6 @@ class SimulatedChain {
     for (size_t i = tokens.size(); i < right.size(); ++i) {
       drafts.push_back(random(4) == 0 ? random(1000) : right[i]);
     }
-  }
-  void after(int64_t ms, std::function<void()> what) {
-    queue_.push({now_ + milliseconds(ms), ++number_, std::move(what)});
-  }
-  /// In order between two ends, some milliseconds later.
-  void deliver(const std::string& from, const std::string& to, std::function<void()> what) {
-    Time& last = last_delivery_[{from, to}];
-    last = std::max(last, now_ + milliseconds(1 + random(5)));
-    queue_.push({last, ++number_, std::move(what)});
-  }
-  void to_server(const std::string& from, const std::string& address, const Message& message) {
-    const auto found = servers_.find(address);
-    if (found == servers_.end() || !found->second.is_up) return;
-    deliver(from, address, [this, address, message, life = found->second.life] {
-      Server& server = servers_.at(address);
-      if (!server.is_up || server.life != life) return;
-      const auto hear = [this, address, message, life] {
-        if (servers_.at(address).life == life) hear_at(address, message);
-      };
-      if (server.hangs) {
-        server.held.emplace_back(hear);
-      } else {
-        hear();
-      }
-    });
-  }
-  void to_gateway(const std::string& address, const std::function<void()>& hear) {
-    deliver(address, "", [this, address, hear, life = servers_.at(address).life] {
-      if (servers_.at(address).life != life) return;
-      hear();
-      act();
-    });
-  }
-  void complain(const std::string& address, const SessionId& id, uint32_t epoch, Fault fault) {
-    to_gateway(address, [this, address, id, epoch, fault] {
-      conductor_->trouble(address, {.session = id, .epoch = epoch, .fault = fault, .reason = {}},
-                          now_);
-    });
-  }
-
-  void hear_at(const std::string& address, const Message& message) {
-    Server& server = servers_.at(address);
-    if (const auto* ping = std::get_if<Ping>(&message)) {
-      to_gateway(address, [this, address, number = ping->number] {
-        conductor_->pong(address, {.number = number}, now_);
-      });
-    } else if (const auto* forget = std::get_if<Forget>(&message)) {
-      const auto known = server.sessions.find(forget->session);
-      if (known != server.sessions.end() && known->second.session.epoch() <= forget->epoch) {
-        server.sessions.erase(known);
-      }
-      server.forgotten.add(*forget);
-    } else if (const auto* rest = std::get_if<Rest>(&message)) {
-      const auto known = server.sessions.find(rest->session);
-      if (known != server.sessions.end()) known->second.session.rest();
-    } else if (const auto* question = std::get_if<Testify>(&message)) {
-      testify(address, *question);
-    } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
-      const auto found = server.sessions.find(reroute->session);
-      const auto again =
-          found == server.sessions.end() ? std::nullopt : found->second.session.reroute(*reroute);
-      if (!again) return complain(address, reroute->session, reroute->epoch, Fault::kNotKept);
-      for (const Message& sent : *again) send_on(address, sent);
-    } else if (const auto* work = std::get_if<Work>(&message)) {
-      if (server.forgotten.has(work->session, work->epoch)) return;
-      const auto known = server.sessions.find(work->session);
-      if (known != server.sessions.end() && known->second.session.rests()) return;
-      Served opened{ServerSession(work->session), {}};
-      const auto other = server.sessions.find({.gateway = kGateway, .number = work->shares_with});
-      if (work->num_shared > 0 && work->begin == work->num_shared &&
-          other != server.sessions.end() && other->second.memory_length >= work->num_shared &&
-          other->second.session.length() >= work->num_shared &&
-          other->second.session.layers() == work->hops.front().layers &&
-          !server.sessions.contains(work->session)) {
-        opened = {ServerSession(work->session, other->second.session, work->num_shared),
-                  other->second.memory, work->num_shared};
-        opened.memory.truncate(work->num_shared);
-        ++num_shared_;
-      }
-      Served& served = server.sessions.try_emplace(work->session, std::move(opened)).first->second;
-      const auto taken = served.session.take(*work);
-      for (const Message& sent : served.session.take_again()) send_on(address, sent);
-      if (taken != ServerSession::Taken::kGood) {
-        server.sessions.erase(work->session);
-        return complain(address, work->session, work->epoch, Fault::kNotKept);
-      }
-      after(1 + static_cast<int64_t>(random(4)),
-            [this, address, id = work->session, life = server.life] {
-              Server& here = servers_.at(address);
-              if (here.life != life) return;
-              const auto compute = [this, address, id] { read_at(address, id); };
-              if (here.hangs) {
-                here.held.emplace_back(compute);
-              } else {
-                compute();
-              }
-            });
-    }
-  }
-  void testify(const std::string& address, const Testify& question) {
-    Server& server = servers_.at(address);
-    Testimony said{
-        .session = question.session, .audit = question.audit, .received = {}, .made = {}};
-    const auto found = server.sessions.find(question.session);
-    if (found != server.sessions.end()) said = found->second.session.testify(question);
-    if (server.lie == Lie::kSilence) return;
-    if (server.lie == Lie::kHalf) said.made.resize(said.made.size() / 2);
-    if (server.lie == Lie::kReceived) {
-      for (Fingerprint& each : said.received) each.value *= 1.01F;
-    }
-    to_gateway(address, [this, address, said] { conductor_->testimony(address, said, now_); });
   }
   /// What each server of a chain should have seen.
   void recompute(const Conductor::Recompute& asked) {
@@ -386,87 +198,53 @@ class SimulatedChain {
       act();
     });
   }
-  void read_at(const std::string& address, const SessionId& id) {
-    Server& server = servers_.at(address);
-    const auto found = server.sessions.find(id);
-    if (found == server.sessions.end()) return;
-    auto& [session, memory, length] = found->second;
-    memory.truncate(std::min(length, session.length()));
-    length = session.length();
-    const int64_t count = session.num_unread();
-    if (count == 0) return;
-    const auto held = [&] {
-      int64_t positions = count;
-      for (const auto& [other, served] : server.sessions) positions += served.memory_length;
-      return positions;
-    };
-    while (held() > server.room) {
-      const auto resting = std::ranges::find_if(
-          server.sessions, [](const auto& each) { return each.second.session.rests(); });
-      if (resting == server.sessions.end()) break;
-      complain(address, resting->first, 1, Fault::kNotKept);
-      server.sessions.erase(resting);
+  void heard(const std::string& address, const Message& message) override {
+    if (const auto* output = std::get_if<Output>(&message)) {
+      take(address, *output);
+    } else if (const auto* pong = std::get_if<Pong>(&message)) {
+      conductor_->pong(address, *pong, now_);
+    } else if (const auto* trouble = std::get_if<Trouble>(&message)) {
+      conductor_->trouble(address, *trouble, now_);
+    } else {
+      conductor_->testimony(address, std::get<Testimony>(message), now_);
     }
-    if (held() > server.room) {
-      const uint32_t epoch = session.epoch();
-      server.sessions.erase(id);
-      return complain(address, id, epoch, Fault::kNoMemory);
-    }
-    Rows made{.begin = length, .num_tokens = static_cast<uint32_t>(count), .rows_TC = {}};
-    for (const Rows& rows : session.unread(count)) {
-      for (int64_t i = rows.begin; i < rows.end(); ++i) {
-        const uint64_t came = value_at(rows, i);
-        uint64_t value = memory.read(session.layers(), came);
-        if (server.lie == Lie::kRows) value = mixed(value, 1);
-        session.note({seen(server.witness, came)}, {seen(server.witness, value)});
-        if (server.lie == Lie::kWire) value = mixed(value, 1);
-        const Bytes row = bytes_of(value);
-        made.rows_TC.insert(made.rows_TC.end(), row.begin(), row.end());
-      }
-    }
-    server.num_read += count;
-    length += count;
-    if (auto sent = session.read(std::move(made))) send_on(address, *sent);
+    act();
   }
-  void send_on(const std::string& address, const Message& message) {
-    if (const auto* work = std::get_if<Work>(&message)) {
-      return to_server(address, work->hops.front().address, message);
+  /// Tokens for a text.
+  void take(const std::string& address, const Output& output) {
+    const auto arrived = conductor_->output(address, output, now_);
+    act();
+    if (!arrived) return;
+    std::vector<uint64_t>& tokens = texts_.at(arrived->key);
+    std::vector<Fingerprint> came;
+    const Rows rows{
+        .begin = output.begin, .num_tokens = output.num_tokens, .rows_TC = output.rows_TC};
+    for (int64_t i = arrived->begin; i < rows.end(); ++i) {
+      came.push_back(seen(witness_, value_at(rows, i)));
     }
-    to_gateway(address, [this, address, output = std::get<Output>(message)] {
-      const auto arrived = conductor_->output(address, output, now_);
-      act();
-      if (!arrived) return;
-      std::vector<uint64_t>& tokens = texts_.at(arrived->key);
-      std::vector<Fingerprint> came;
-      const Rows rows{
-          .begin = output.begin, .num_tokens = output.num_tokens, .rows_TC = output.rows_TC};
-      for (int64_t i = arrived->begin; i < rows.end(); ++i) {
-        came.push_back(seen(witness_, value_at(rows, i)));
+    arrivals_[arrived->key].add(arrived->session, arrived->begin, came);
+    std::vector<uint64_t>& drafts = drafts_[arrived->key];
+    int64_t num_same = std::ssize(tokens) + std::ssize(drafts);
+    for (int64_t i = arrived->begin; i < rows.end() && !is_done(arrived->key); ++i) {
+      ASSERT_EQ(i + 1, std::ssize(tokens)) << "one is wanted at a time";
+      tokens.push_back(value_at(rows, i) % 1000);
+      const bool is_right = !drafts.empty() && drafts.front() == tokens.back();
+      if (!is_right) {
+        num_same = std::ssize(tokens) - 1;
+        drafts.clear();
+        break;
       }
-      arrivals_[arrived->key].add(arrived->session, arrived->begin, came);
-      std::vector<uint64_t>& drafts = drafts_[arrived->key];
-      int64_t num_same = std::ssize(tokens) + std::ssize(drafts);
-      for (int64_t i = arrived->begin; i < rows.end() && !is_done(arrived->key); ++i) {
-        ASSERT_EQ(i + 1, std::ssize(tokens)) << "one is wanted at a time";
-        tokens.push_back(value_at(rows, i) % 1000);
-        const bool is_right = !drafts.empty() && drafts.front() == tokens.back();
-        if (!is_right) {
-          num_same = std::ssize(tokens) - 1;
-          drafts.clear();
-          break;
-        }
-        drafts.erase(drafts.begin());
+      drafts.erase(drafts.begin());
+    }
+    if (is_done(arrived->key)) {
+      if (const int64_t count = conductor_->rest(arrived->key, now_); count > 0) {
+        kept_[arrived->key] = count;
       }
-      if (is_done(arrived->key)) {
-        if (const int64_t count = conductor_->rest(arrived->key, now_); count > 0) {
-          kept_[arrived->key] = count;
-        }
-      } else {
-        draft(arrived->key);
-        arrivals_[arrived->key].go_back(num_same);
-        conductor_->change(arrived->key, text(arrived->key), num_same);
-      }
-    });
+    } else {
+      draft(arrived->key);
+      arrivals_[arrived->key].go_back(num_same);
+      conductor_->change(arrived->key, text(arrived->key), num_same);
+    }
   }
 
   void act() {
@@ -508,8 +286,8 @@ class SimulatedChain {
         set_aside_[audit->number] = {{tokens.begin(), tokens.begin() + audit->end},
                                      arrivals_[audit->key].of(audit->session),
                                      arrivals_[audit->key].begin()};
-      } else if (const auto* heard = std::get_if<Conductor::Recompute>(&action)) {
-        recompute(*heard);
+      } else if (const auto* asked = std::get_if<Conductor::Recompute>(&action)) {
+        recompute(*asked);
       } else if (const auto* gone = std::get_if<Conductor::Gone>(&action)) {
         kept_.erase(gone->key);
       } else if (const auto* dropped = std::get_if<Conductor::Drop>(&action)) {
@@ -525,16 +303,8 @@ class SimulatedChain {
     }
   }
 
-  int64_t num_shared_ = 0;
-  const uint64_t seed_;
-  uint64_t num_drawn_ = 0;
-  Time now_{};
   Time last_tick_{};
-  uint64_t number_ = 0;
-  std::priority_queue<Later> queue_;
   std::unique_ptr<Conductor> conductor_;
-  std::map<std::string, Server> servers_;
-  std::map<std::pair<std::string, std::string>, Time> last_delivery_;
   std::map<Conductor::Key, std::vector<uint64_t>> texts_;
   std::map<Conductor::Key, std::vector<uint64_t>> drafts_;  // Behind the texts' tokens.
   std::map<Conductor::Key, size_t> prompts_, lengths_;

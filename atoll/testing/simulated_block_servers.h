@@ -1,0 +1,267 @@
+#pragma once
+// Servers of a chain and the lines between them in virtual time: they can be killed, hang, forget,
+// lie and run out of memory. What they tell a gateway a derived class hears.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/random.h"
+#include "atoll/chain/messages.h"
+#include "atoll/chain/server_session.h"
+#include "atoll/testing/simulated_text.h"
+
+namespace atl::chain {
+
+using std::chrono::milliseconds;
+
+class SimulatedBlockServers {
+ public:
+  struct Served {
+    ServerSession session;
+    Memory memory;
+    int64_t memory_length = 0;
+  };
+  enum class Lie : uint8_t {
+    kNone,
+    kRows,      // It computes something else, and its fingerprints are of that.
+    kWire,      // It sends something else than its fingerprints are of.
+    kReceived,  // It says that it got something else.
+    kSilence,   // It answers no question.
+    kHalf,      // It answers half.
+  };
+  struct Server {
+    Span layers;
+    bool is_up = true;
+    bool hangs = false;
+    bool is_connected = false;
+    int life = 0;
+    int64_t room = 1 << 20;  // Positions.
+    Lie lie = Lie::kNone;
+    int64_t num_read = 0;  // Rows.
+    Witness witness;
+    std::map<SessionId, Served> sessions;
+    ForgottenSessions forgotten;
+    std::vector<std::function<void()>> held;  // What came while it hung.
+  };
+
+  SimulatedBlockServers(const SimulatedBlockServers&) = delete;
+  SimulatedBlockServers& operator=(const SimulatedBlockServers&) = delete;
+
+  std::map<std::string, Server>& servers() { return servers_; }
+  uint64_t random(uint64_t below) { return random_bits(seed_, 0, ++num_drawn_) % below; }
+  Time now() const { return now_; }
+  /// Sessions that a server has begun with what another one had read.
+  int64_t num_shared() const { return num_shared_; }
+
+  /// Of some session, if it has one, with some fault.
+  void complain(const std::string& address) {
+    const Server& server = servers_.at(address);
+    if (server.sessions.empty() || server.hangs) return;
+    const auto& session = server.sessions.begin()->second.session;
+    complain(address, session.id(), session.epoch(),
+             static_cast<Fault>(random(num_values(Fault()))));
+  }
+  void hang(const std::string& address) { servers_.at(address).hangs = true; }
+  void wake(const std::string& address) {
+    Server& server = servers_.at(address);
+    server.hangs = false;
+    for (auto& deliver : std::exchange(server.held, {})) deliver();
+  }
+
+ protected:
+  explicit SimulatedBlockServers(uint64_t seed) : seed_(seed) {}
+  virtual ~SimulatedBlockServers() = default;
+
+  /// By the gateway, of that server.
+  virtual void heard(const std::string& address, const Message& message) = 0;
+  /// The next thing that happens till then; false: nothing does.
+  bool step(Time until) {
+    if (queue_.empty() || queue_.top().time > until) return false;
+    const auto what = queue_.top().what;
+    now_ = std::max(now_, queue_.top().time);
+    queue_.pop();
+    what();
+    return true;
+  }
+  void after(int64_t ms, std::function<void()> what) {
+    queue_.push({now_ + milliseconds(ms), ++number_, std::move(what)});
+  }
+  void to_server(const std::string& from, const std::string& address, const Message& message) {
+    const auto found = servers_.find(address);
+    if (found == servers_.end() || !found->second.is_up) return;
+    deliver(from, address, [this, address, message, life = found->second.life] {
+      Server& server = servers_.at(address);
+      if (!server.is_up || server.life != life) return;
+      const auto hear = [this, address, message, life] {
+        if (servers_.at(address).life == life) hear_at(address, message);
+      };
+      if (server.hangs) {
+        server.held.emplace_back(hear);
+      } else {
+        hear();
+      }
+    });
+  }
+
+  Time now_{};
+  std::map<std::string, Server> servers_;
+
+ private:
+  struct Later {
+    Time time;
+    uint64_t number;
+    std::function<void()> what;
+    bool operator<(const Later& other) const {
+      return std::pair(time, number) > std::pair(other.time, other.number);
+    }
+  };
+
+  /// In order between two ends, some milliseconds later.
+  void deliver(const std::string& from, const std::string& to, std::function<void()> what) {
+    Time& last = last_delivery_[{from, to}];
+    last = std::max(last, now_ + milliseconds(1 + random(5)));
+    queue_.push({last, ++number_, std::move(what)});
+  }
+  void to_gateway(const std::string& address, const Message& message) {
+    deliver(address, "", [this, address, message, life = servers_.at(address).life] {
+      if (servers_.at(address).life == life) heard(address, message);
+    });
+  }
+  void complain(const std::string& address, const SessionId& id, uint32_t epoch, Fault fault) {
+    to_gateway(address, Trouble{.session = id, .epoch = epoch, .fault = fault, .reason = {}});
+  }
+
+  void hear_at(const std::string& address, const Message& message) {
+    Server& server = servers_.at(address);
+    if (const auto* ping = std::get_if<Ping>(&message)) {
+      to_gateway(address, Pong{.number = ping->number});
+    } else if (const auto* forget = std::get_if<Forget>(&message)) {
+      const auto known = server.sessions.find(forget->session);
+      if (known != server.sessions.end() && known->second.session.epoch() <= forget->epoch) {
+        server.sessions.erase(known);
+      }
+      server.forgotten.add(*forget);
+    } else if (const auto* rest = std::get_if<Rest>(&message)) {
+      const auto known = server.sessions.find(rest->session);
+      if (known != server.sessions.end()) known->second.session.rest();
+    } else if (const auto* question = std::get_if<Testify>(&message)) {
+      testify(address, *question);
+    } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
+      const auto found = server.sessions.find(reroute->session);
+      const auto again =
+          found == server.sessions.end() ? std::nullopt : found->second.session.reroute(*reroute);
+      if (!again) return complain(address, reroute->session, reroute->epoch, Fault::kNotKept);
+      for (const Message& sent : *again) send_on(address, sent);
+    } else if (const auto* work = std::get_if<Work>(&message)) {
+      if (server.forgotten.has(work->session, work->epoch)) return;
+      const auto known = server.sessions.find(work->session);
+      if (known != server.sessions.end() && known->second.session.rests()) return;
+      Served opened{ServerSession(work->session), {}};
+      const auto other = server.sessions.find({.gateway = kGateway, .number = work->shares_with});
+      if (work->num_shared > 0 && work->begin == work->num_shared &&
+          other != server.sessions.end() && other->second.memory_length >= work->num_shared &&
+          other->second.session.length() >= work->num_shared &&
+          other->second.session.layers() == work->hops.front().layers &&
+          !server.sessions.contains(work->session)) {
+        opened = {ServerSession(work->session, other->second.session, work->num_shared),
+                  other->second.memory, work->num_shared};
+        opened.memory.truncate(work->num_shared);
+        ++num_shared_;
+      }
+      Served& served = server.sessions.try_emplace(work->session, std::move(opened)).first->second;
+      const auto taken = served.session.take(*work);
+      for (const Message& sent : served.session.take_again()) send_on(address, sent);
+      if (taken != ServerSession::Taken::kGood) {
+        server.sessions.erase(work->session);
+        return complain(address, work->session, work->epoch, Fault::kNotKept);
+      }
+      after(1 + static_cast<int64_t>(random(4)),
+            [this, address, id = work->session, life = server.life] {
+              Server& here = servers_.at(address);
+              if (here.life != life) return;
+              const auto compute = [this, address, id] { read_at(address, id); };
+              if (here.hangs) {
+                here.held.emplace_back(compute);
+              } else {
+                compute();
+              }
+            });
+    }
+  }
+  void testify(const std::string& address, const Testify& question) {
+    Server& server = servers_.at(address);
+    Testimony said{
+        .session = question.session, .audit = question.audit, .received = {}, .made = {}};
+    const auto found = server.sessions.find(question.session);
+    if (found != server.sessions.end()) said = found->second.session.testify(question);
+    if (server.lie == Lie::kSilence) return;
+    if (server.lie == Lie::kHalf) said.made.resize(said.made.size() / 2);
+    if (server.lie == Lie::kReceived) {
+      for (Fingerprint& each : said.received) each.value *= 1.01F;
+    }
+    to_gateway(address, said);
+  }
+  void read_at(const std::string& address, const SessionId& id) {
+    Server& server = servers_.at(address);
+    const auto found = server.sessions.find(id);
+    if (found == server.sessions.end()) return;
+    auto& [session, memory, length] = found->second;
+    memory.truncate(std::min(length, session.length()));
+    length = session.length();
+    const int64_t count = session.num_unread();
+    if (count == 0) return;
+    const auto held = [&] {
+      int64_t positions = count;
+      for (const auto& [other, served] : server.sessions) positions += served.memory_length;
+      return positions;
+    };
+    while (held() > server.room) {
+      const auto resting = std::ranges::find_if(
+          server.sessions, [](const auto& each) { return each.second.session.rests(); });
+      if (resting == server.sessions.end()) break;
+      complain(address, resting->first, 1, Fault::kNotKept);
+      server.sessions.erase(resting);
+    }
+    if (held() > server.room) {
+      const uint32_t epoch = session.epoch();
+      server.sessions.erase(id);
+      return complain(address, id, epoch, Fault::kNoMemory);
+    }
+    Rows made{.begin = length, .num_tokens = static_cast<uint32_t>(count), .rows_TC = {}};
+    for (const Rows& rows : session.unread(count)) {
+      for (int64_t i = rows.begin; i < rows.end(); ++i) {
+        const uint64_t came = value_at(rows, i);
+        uint64_t value = memory.read(session.layers(), came);
+        if (server.lie == Lie::kRows) value = mixed(value, 1);
+        session.note({seen(server.witness, came)}, {seen(server.witness, value)});
+        if (server.lie == Lie::kWire) value = mixed(value, 1);
+        const Bytes row = bytes_of(value);
+        made.rows_TC.insert(made.rows_TC.end(), row.begin(), row.end());
+      }
+    }
+    server.num_read += count;
+    length += count;
+    if (auto sent = session.read(std::move(made))) send_on(address, *sent);
+  }
+  void send_on(const std::string& address, const Message& message) {
+    const auto* work = std::get_if<Work>(&message);
+    if (work == nullptr) return to_gateway(address, message);
+    to_server(address, work->hops.front().address, message);
+  }
+
+  const uint64_t seed_;
+  uint64_t num_drawn_ = 0;
+  uint64_t number_ = 0;
+  std::priority_queue<Later> queue_;
+  std::map<std::pair<std::string, std::string>, Time> last_delivery_;
+  int64_t num_shared_ = 0;
+};
+
+}  // namespace atl::chain
