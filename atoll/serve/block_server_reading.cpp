@@ -1,0 +1,135 @@
+// The thread of a block server that reads, and sends what comes of it.
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "atoll/serve/block_server.h"
+#include "atoll/swarm/version.h"
+
+namespace atl::serve {
+namespace {
+
+constexpr double kPassSeconds = 0.5;
+constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
+
+int64_t ticks(Time time) { return time.time_since_epoch().count(); }
+
+}  // namespace
+
+ReadingSpeed measure_speed(const model::Model& model, const Clock& clock) {
+  constexpr int64_t kMany = 64;
+  const auto& layers = model.decoder().layers();
+  const auto seconds_for = [&](int64_t num_tokens, int64_t repeats) {
+    const auto pool = std::make_shared<model::KvPool>(model.config(), model.device(), layers, 0);
+    model::KvCache cache(pool);
+    const at::Tensor x_1TC =
+        at::zeros({1, num_tokens, model.config().hidden_size}, model.device()).fill_(0.5);
+    const Time begin = clock.now();
+    for (int64_t i = 0; i < repeats; ++i) {
+      cache.truncate(0);
+      if (!cache.prepare(num_tokens)) return 1.0;
+      const model::CachedRow row{&cache, num_tokens};
+      model.layers_1TC(layers, x_1TC, std::span(&row, 1));
+    }
+    return std::chrono::duration<double>(clock.now() - begin).count() /
+           static_cast<double>(repeats);
+  };
+  seconds_for(1, 1);  // Reads the weights from the disk.
+  const auto count = static_cast<double>(layers.size());
+  return {.layers_per_s = count / seconds_for(1, 4),
+          .token_layers_per_s = count * kMany / seconds_for(kMany, 1)};
+}
+
+void BlockServer::read(chain::Span layers) {
+  try {
+    const auto model = options_.load({layers.begin, layers.end}, [this] {
+      const MutexLock lock(mutex_);
+      return stops_reading_;
+    });
+    if (model == nullptr) return;
+    const ReadingSpeed speed = measure_speed(*model, clock_);
+    BlockEngineOptions options = options_.engine;
+    // So that a pass does not hold up who only wants a token.
+    const double most = kPassSeconds * speed.token_layers_per_s / layers.size();
+    options.prompt_tokens =
+        std::clamp<int64_t>(static_cast<int64_t>(most), kFewestTokens, options.prompt_tokens);
+    BlockEngine engine(*model, options);
+    num_free_ = engine.num_free();
+    {
+      const MutexLock lock(mutex_);
+      loaded_ = {.speed = speed, .num_positions = engine.num_positions()};
+    }
+    read_on(engine);
+  } catch (const std::exception& error) {
+    const MutexLock lock(mutex_);
+    failure_ = error.what();
+  }
+}
+
+void BlockServer::read_on(BlockEngine& engine) {
+  MutexLock lock(mutex_);
+  while (true) {
+    arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
+      return stops_reading_ || !orders_.empty() || !engine.is_idle();
+    });
+    if (stops_reading_) return;
+    auto orders = std::exchange(orders_, {});
+    orders_bytes_ = 0;
+    lock.unlock();
+    for (auto& order : orders) order(engine);
+    pass_began_ = ticks(clock_.now());
+    if (!engine.is_idle()) engine.read(clock_.now());
+    pass_began_ = 0;
+    num_passes_ = engine.num_passes();
+    num_free_ = engine.num_free();
+    num_sessions_ = engine.num_sessions();
+    for (const chain::Message& message : engine.take_sent()) send(message);
+    lock.lock();
+  }
+}
+
+std::optional<net::ConnectionId> BlockServer::neighbour(const std::string& address) {
+  auto found = neighbours_.find(address);
+  if (found == neighbours_.end()) {
+    if (!known_.contains(address)) return std::nullopt;
+    found = neighbours_.emplace(address, 0).first;
+    found->second = lines_.call(address, net::Plane::kBulk);
+    lines_.send(found->second, chain::Greet{.protocol = chain::kProtocol,
+                                            .version = swarm::program_version(),
+                                            .model = options_.lease.digest,
+                                            .gateway = 0});
+  }
+  return found->second;
+}
+
+void BlockServer::send(const chain::Message& message) {
+  if (const auto line = line_for(message)) lines_.send(*line, message);
+}
+
+std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& message) {
+  const MutexLock lock(mutex_);
+  if (const auto* work = std::get_if<chain::Work>(&message)) {
+    const std::string& address = work->hops.front().address;
+    const auto line = neighbour(address);
+    if (!line) {
+      orders_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
+    }
+    return line;
+  }
+  uint64_t gateway = 0;
+  bool is_bulk = false;
+  if (const auto* output = std::get_if<chain::Output>(&message)) {
+    gateway = output->session.gateway;
+    is_bulk = true;
+  } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
+    gateway = testimony->session.gateway;
+  } else {
+    gateway = std::get<chain::Trouble>(message).session.gateway;
+  }
+  const auto lines = gateways_.find(gateway);
+  if (lines == gateways_.end()) return std::nullopt;
+  return is_bulk ? lines->second.bulk : lines->second.control;
+}
+
+}  // namespace atl::serve
