@@ -20,6 +20,7 @@ import urllib.error
 
 import jsonschema
 
+from kept_port import KeptPort
 from lying_model import copy_of, in_4_bits, lie
 from serving_swarm import Asked, ServingSwarm, ask, client_of, complete, told
 from swarm_run import DEADLINE_S, established_to, wait_for
@@ -310,6 +311,23 @@ class SwarmTest(Serving):
         self.check(Asked(url, **SEEDED), SEEDED, "given layers")
         self.assertLess(swarm.busy()["other"], 0.01)
         self.assertTrue(swarm.is_alive("other"))
+        self.assertIn("servers of a model's layers", swarm.log("coordinator"))
+        self.assertEqual(swarm.finish("coordinator"), 0)  # Nobody trained.
+
+    def test_where_no_coordinator_answers_nobody_says_that_it_serves(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT))
+        port = KeptPort()
+        self.addCleanup(port.give_back)
+        for command in ("serve", "gateway"):
+            out, log = folder / f"{command}.out", folder / f"{command}.log"
+            with open(out, "wb") as stdout, open(log, "wb") as stderr:
+                process = subprocess.Popen([ATOLL, command, self.model, "--join", port.address, "--listen", "127.0.0.1:0"], stdout=stdout,
+                                           stderr=stderr)
+            self.addCleanup(process.wait, DEADLINE_S)
+            self.addCleanup(process.kill)
+            wait_for(lambda log=log: "nobody answers at " + port.address in log.read_text(), f"{command} to say that nobody answers")
+            self.assertIn(f"joining the swarm of {port.address}", log.read_text())
+            self.assertNotRegex(out.read_text(), "has joined|is served at")
 
 
 class LiarsTest(Serving):
