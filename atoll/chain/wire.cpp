@@ -59,7 +59,7 @@ constexpr swarm::FrameKind kFrame{
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Greet",   "Greeted",   "Refused", "Work",  "Output", "Reroute", "Forget",
     "Trouble", "Ping",      "Pong",    "Offer", "Place",  "Watch",   "Servers",
-    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",   "Revoked"};
+    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",    "Revoked"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;

@@ -67,8 +67,8 @@ gateway` answers (docs/serving_swarm.md). Only those layers are kept in memory; 
 coordinator says, unless --blocks does. Without MODEL, or with only the name of one, they come from
 other servers of the swarm, checked to the last bit, and are kept in --model-cache for the next
 time. It says when it has joined, and where nobody answers: it may be started before the
-coordinator. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its texts
-are with others. What computes in another --dtype is another model: chains never mix them.
+coordinator. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its
+texts are with others. What computes in another --dtype is another model: chains never mix them.
 
 Examples:
   atoll serve my-model --gateway

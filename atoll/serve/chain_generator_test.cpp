@@ -527,15 +527,21 @@ TEST_F(ChainGeneratorTest, SessionsThatDoNotFitWaitForEachOther) {
 }
 
 TEST_F(ChainGeneratorTest, KeysAndValuesOfServersAndOfTheDraftModelAreCounted) {
-  constexpr int64_t kPage = 2 * 2 * 32 * 6 * 4;  // Of one layer.
-  serve("a", {0, 2}, {.kv_bytes = 16 * kPage});
-  serve("b", {2, 3}, {.kv_bytes = 5 * kPage});
+  constexpr int64_t kPage = 2 * 2 * 32 * 6 * 4;     // Of one layer.
+  serve("a", {0, 2}, {.kv_bytes = 3 * 8 * kPage});  // These servers' pages are of all layers.
+  serve("b", {2, 3}, {.kv_bytes = 3 * 5 * kPage});
   const auto plain = gateway();
-  while (plain->status().kv_capacity_bytes != 21 * kPage) std::this_thread::yield();
+  const auto expect_capacity = [](const ChainGenerator& generator, int64_t bytes) {
+    for (int i = 0; i < 2000 && generator.status().kv_capacity_bytes != bytes; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(generator.status().kv_capacity_bytes, bytes);
+  };
+  expect_capacity(*plain, 21 * kPage);
   EXPECT_EQ(plain->status().kv_bytes, 0);
   const model::Model draft = make_small_model(6);
   const auto guessing = gateway({.model = &draft, .kv_bytes = 3 * 7 * kPage});
-  while (guessing->status().kv_capacity_bytes != 42 * kPage) std::this_thread::yield();
+  expect_capacity(*guessing, 42 * kPage);
   auto heard = ask(*guessing, {{.prompt = text(1, 40), .max_tokens = 40, .sampler = {}}});
   EXPECT_TRUE(heard[0]->wait()) << heard[0]->refusal().message;
   EXPECT_GE(guessing->status().kv_bytes, 3 * kPage);
