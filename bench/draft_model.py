@@ -24,7 +24,7 @@ from serving_swarm import ServingSwarm, post  # noqa: E402
 ANSWERING = 1 / 3  # Of the time.
 CLIENTS, MAX_TOKENS, LONGEST_S = 32, 120, 900
 ROWS, LENGTH = 8, 128  # Of a step of training.
-LAYERS = "0,1,2,8,9,10,11,13,15,16,17,18,19,20,21,23,24,27,28,29"  # Of SmolLM2-135M's 30: one by one, those without which it changes least went.
+LAYERS = "0,1,2,3,4,6,7,8,9,10,11,12,13,15,16,19,20,21,22,23,24,25,26,27,28,29"  # Of SmolLM2-135M's 30: those without which it changes least went.
 WARM_UP_S = 20  # Until the model answers, and the draft learns.
 
 
@@ -76,9 +76,9 @@ def train(pruned, model, store, run_folder, threads, steps, lr):
                           *(f"--train.{key}={value}" for key, value in settings.items())]))
 
 
-def make(model, out, minutes, layers, threads, questions, lr=5e-4):
+def make(model, out, minutes, layers=LAYERS, threads=2, questions=None, lr=2e-4):
     """Returns what it says at the end."""
-    begin = time.monotonic()
+    questions, begin = questions or usual_questions(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="atoll-draft-") as name:
         folder = pathlib.Path(name)
         file, num_chats = answer(model, questions, folder, threads, minutes * 60 * ANSWERING)
@@ -105,7 +105,7 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--questions")
     arguments = parser.parse_args()
-    asked = pathlib.Path(arguments.questions).read_text().splitlines() if arguments.questions else usual_questions()
+    asked = pathlib.Path(arguments.questions).read_text().splitlines() if arguments.questions else None
     if pathlib.Path(arguments.out).exists():
         parser.error(f"'{arguments.out}' exists")
     print(json.dumps(make(arguments.model, arguments.out, arguments.minutes, arguments.layers, arguments.threads, asked)))
