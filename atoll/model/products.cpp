@@ -218,14 +218,16 @@ void StoredMatrix::multiply(int64_t num_rows, const float* x_MK, float* out_MN,
                             const ProductKernel& kernel) const {
   const int64_t num_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
   const int64_t num_panels = (num_outputs_ + kPanel - 1) / kPanel;
-  const int64_t operations = std::min(num_rows, kBlockRows) * num_inputs_ * kPanel;
+  const int64_t block_rows =
+      (num_rows + num_blocks - 1) / std::max<int64_t>(1, num_blocks);  // Alike, for the threads.
+  const int64_t operations = block_rows * num_inputs_ * kPanel;
   const int64_t grain = std::max<int64_t>(1, kLeastOperations / std::max<int64_t>(1, operations));
   at::parallel_for(0, num_blocks * num_panels, grain, [&](int64_t first, int64_t last) {
     while (first < last) {
       const int64_t block = first / num_panels;
-      const int64_t row = block * kBlockRows;
+      const int64_t row = block * block_rows;
       const int64_t until = std::min(last, (block + 1) * num_panels);
-      multiply_block(std::min(kBlockRows, num_rows - row), x_MK + row * num_inputs_,
+      multiply_block(std::min(block_rows, num_rows - row), x_MK + row * num_inputs_,
                      out_MN + row * num_outputs_, first - block * num_panels,
                      until - block * num_panels, kernel);
       first = until;
