@@ -192,7 +192,7 @@ def add(claims):
     for kind in KINDS:
         for index, what in enumerate(("one text", "16 at once")):
             claims.measured(f"{kind}, {what}: tokens a second, times llama.cpp's", functools.partial(lambda kind, index: beside_llama_cpp(kind)[index], kind, index),
-                            lambda r: True, "goal 1.0", "{:.2f}")
+                            lambda r: r >= 1, ">= 1 (goal)", "{:.2f}")
     for figure, what in (("made", "one text"), ("gain", "16 at once"), ("read", "prompts")):
         claims.measured(f"3 servers on this machine, {what}: share of one process's" + (" gain" if figure == "gain" else " rate"),
                         functools.partial(lambda figure: rates()["chain"][figure] / rates()["one"][figure], figure), lambda r: True, "told", "{:.2f}")

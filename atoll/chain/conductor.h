@@ -45,6 +45,8 @@ class Conductor {
   static constexpr Duration kTick = std::chrono::milliseconds(50);
   /// Tokens: fewer say little, unless a text has no more.
   static constexpr int64_t kAuditedAtLeast = 16;
+  /// Tokens: of fewer that are the same nothing is shared.
+  static constexpr int64_t kLeastShared = 32;
 
   struct Connect {
     std::string address;
@@ -216,10 +218,10 @@ class Conductor {
   void set_hops(Session& session, std::vector<Hop> hops);
   void feed(Key key, Session& session);
   void end_rest(Key key);
-  /// That session, by its number, if it rests.
-  bool end_rest_of(uint64_t session);
-  /// Those that the server has, and those that others have made parts of.
-  void end_rests_of(const std::string& address);
+  Sessions::iterator find_rest(uint64_t session);
+  void trouble_of_rest(const std::string& address, const Trouble& message, Time now);
+  /// Those that the server has, or also those of which servers that were replaced made parts.
+  void end_rests_of(const std::string& address, bool or_mixed = false);
   void watch_rests(Time now);
   void watch_servers(Time now);
   void watch_sessions(Time now);

@@ -88,7 +88,8 @@ void Conductor::drop_audits_of(uint64_t session) {
 void Conductor::begin_anew_of(uint64_t session, Time now) {
   const auto key = keys_.find(session);
   if (key == keys_.end()) {
-    end_rest_of(session);
+    const auto rest = find_rest(session);
+    if (rest != resting_.end()) end_rest(rest->first);
     return;
   }
   begin_anew(sessions_.at(key->second), now);
@@ -193,7 +194,7 @@ void Conductor::convict(const std::string& address, const std::string& name,
   if (!liars_.emplace(name, reason).second) return;
   const auto server = servers_.find(address);
   if (server != servers_.end()) server->second.is_listed = false;
-  end_rests_of(address);
+  end_rests_of(address, true);
   for (auto& [key, session] : sessions_) {
     const bool has_it =
         std::ranges::find(session.hops, address, &Hop::address) != session.hops.end();

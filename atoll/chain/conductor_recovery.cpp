@@ -7,8 +7,8 @@
 namespace atl::chain {
 namespace {
 
-constexpr Duration kFirstRest = std::chrono::milliseconds(50);
-constexpr Duration kLongestRest = std::chrono::seconds(2);
+constexpr Duration kFirstRetry = std::chrono::milliseconds(50);
+constexpr Duration kLongestRetry = std::chrono::seconds(2);
 constexpr Duration kCutLink = std::chrono::seconds(30);
 constexpr Duration kCutPatience = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(5);  // Then the coordinator knows of it as well.
@@ -24,7 +24,7 @@ void Conductor::begin_anew(Session& session, Time now) {
   let_go(session);
   session.text.shares_with = 0;
   session.since = now;
-  lengthen(session.pause, kFirstRest, kLongestRest);
+  lengthen(session.pause, kFirstRetry, kLongestRetry);
   if (session.progressed < now) session.retry_at = now + session.pause;
   ++recoveries_["anew"];
 }
@@ -127,9 +127,8 @@ void Conductor::distrust(Key key, Time now) {
 
 void Conductor::trouble(const std::string& address, const Trouble& message, Time now) {
   excuse(address, message.session.number, now);
-  if (message.session.gateway == options_.gateway && end_rest_of(message.session.number)) return;
   const auto found = find(message.session);
-  if (found == sessions_.end()) return;
+  if (found == sessions_.end()) return trouble_of_rest(address, message, now);
   Session& session = found->second;
   const auto hop = std::ranges::find(session.hops, address, &Hop::address);
   if (hop == session.hops.end()) return;
@@ -138,7 +137,7 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
       let_go(session);
       session.text.shares_with = 0;
       session.lacks_memory = true;
-      lengthen(session.pause, kFirstRest, kLongestRest);
+      lengthen(session.pause, kFirstRetry, kLongestRetry);
       session.retry_at = now + session.pause;
       return;
     case Fault::kNotKept:

@@ -7,7 +7,6 @@
 namespace atl::chain {
 namespace {
 
-constexpr int64_t kLeastKept = 32;  // Positions: what is less is read again.
 constexpr size_t kMostRests = 64;
 constexpr Duration kLongestRest = std::chrono::minutes(10);  // After its last use.
 
@@ -19,7 +18,7 @@ int64_t Conductor::rest(Key key, Time now) {
   Session& session = found->second;
   const int64_t num_kept =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
-  if (session.hops.empty() || session.is_broken || num_kept < kLeastKept) {
+  if (session.hops.empty() || session.is_broken || num_kept < kLeastShared) {
     remove(key);
     return 0;
   }
@@ -36,9 +35,13 @@ int64_t Conductor::rest(Key key, Time now) {
   session.since = now;
   resting_[key] = std::move(session);
   sessions_.erase(found);
-  // Its room is had by who lacks some.
   for (auto& [other, waiting] : sessions_) {
+    // Its room is had by who lacks some.
     if (waiting.lacks_memory) waiting.retry_at = {};
+    // What was not read of it yet never will be.
+    if (waiting.text.shares_with != key || !waiting.hops.empty()) continue;
+    waiting.text.num_shared = std::min(waiting.text.num_shared, num_kept);
+    if (waiting.text.num_shared < kLeastShared) waiting.text.shares_with = 0;
   }
   return num_kept;
 }
@@ -53,19 +56,31 @@ void Conductor::end_rest(Key key) {
   actions_.emplace_back(Gone{key});
 }
 
-bool Conductor::end_rest_of(uint64_t session) {
-  const auto found = std::ranges::find_if(
-      resting_, [&](const auto& entry) { return entry.second.number == session; });
-  if (found == resting_.end()) return false;
-  end_rest(found->first);
-  return true;
+Conductor::Sessions::iterator Conductor::find_rest(uint64_t session) {
+  return std::ranges::find_if(resting_,
+                              [&](const auto& entry) { return entry.second.number == session; });
 }
 
-void Conductor::end_rests_of(const std::string& address) {
+/// One of its servers does not keep it any more, or found what was under way to be damaged.
+void Conductor::trouble_of_rest(const std::string& address, const Trouble& message, Time now) {
+  const auto rest = find_rest(message.session.number);
+  if (message.session.gateway != options_.gateway || rest == resting_.end()) return;
+  const std::vector<Hop> hops = rest->second.hops;
+  const auto hop = std::ranges::find(hops, address, &Hop::address);
+  if (hop == hops.end()) return;
+  end_rest(rest->first);
+  if (message.fault == Fault::kBroken) blame(address, now);
+  if (message.fault == Fault::kDamaged && hop != hops.begin()) {
+    blame(std::prev(hop)->address, now);
+  }
+  find_chains(now);
+}
+
+void Conductor::end_rests_of(const std::string& address, bool or_mixed) {
   std::vector<Key> ended;
   for (const auto& [key, rest] : resting_) {
     const bool has_it = std::ranges::find(rest.hops, address, &Hop::address) != rest.hops.end();
-    if (has_it || rest.is_mixed) ended.push_back(key);
+    if (has_it || (or_mixed && rest.is_mixed)) ended.push_back(key);
   }
   for (const Key key : ended) end_rest(key);
 }

@@ -132,6 +132,20 @@ TEST(Conductor, WhatATextThatIsOverBeganWithIsNotReadAgain) {
   expect_undisturbed(world, asked, 40);
 }
 
+TEST(Conductor, WhoWaitsForABeginningThatIsNeverReadReadsItItself) {
+  SimulatedChain world(8);
+  world.add_server("a", {0, 12});
+  world.ask(1, prompt_of(1, 400), 500);
+  world.run_for(milliseconds(12));
+  std::map<Conductor::Key, std::vector<uint64_t>> asked{{2, prompt_of(1, 400)}};
+  asked[2].back() += 1;
+  world.ask(2, asked[2], 420);
+  world.cancel(1);
+  world.run_for(milliseconds(10'000));
+  EXPECT_TRUE(world.is_done(2));
+  expect_undisturbed(world, asked, 20);
+}
+
 TEST(Conductor, TextsThatAreOverMakeRoom) {
   SimulatedChain world(6);
   world.add_server("a", {0, 12});

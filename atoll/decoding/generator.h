@@ -113,7 +113,8 @@ class Generator {
   /// `listener` is let go of when all is said. What is refused at once is said by failed() as well,
   /// before this returns.
   virtual Id generate(GenerationRequest request, std::shared_ptr<Listener> listener) = 0;
-  virtual Id embed(std::vector<int64_t> text, std::shared_ptr<EmbeddingListener> listener) = 0;
+  virtual Id embed(std::vector<int64_t> text, uint64_t tenant,
+                   std::shared_ptr<EmbeddingListener> listener) = 0;
   /// Nobody wants it any more: its listener hears nothing from when this returns. An id that is
   /// over is passed over.
   virtual void cancel(Id id) = 0;

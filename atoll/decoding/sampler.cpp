@@ -126,7 +126,7 @@ class Race {
     if (score + (zeros + 1) * std::numbers::ln2 <= best_) return;
     const double time = -std::log1p(-(static_cast<double>(bits) + 0.5) * 0x1p-53);
     const double place = score - std::log(time);
-    if (place <= best_) return;
+    if (winner_ >= 0 && place <= best_) return;
     best_ = place;
     winner_ = id;
   }

@@ -117,12 +117,12 @@ Json embedding_reply(const EmbeddingRequest& request, const std::vector<std::vec
 }
 
 std::vector<std::vector<float>> embed(const ServedModel& model, const std::vector<PromptIds>& texts,
-                                      const std::function<bool()>& has_gone) {
+                                      uint64_t tenant, const std::function<bool()>& has_gone) {
   const auto collected = std::make_shared<Collected>(texts.size());
   Asked asked{*model.generator, {}};
   for (size_t i = 0; i < texts.size(); ++i) {
-    asked.ids.push_back(
-        model.generator->embed(texts[i].ids, std::make_shared<CollectingListener>(collected, i)));
+    asked.ids.push_back(model.generator->embed(texts[i].ids, tenant,
+                                               std::make_shared<CollectingListener>(collected, i)));
   }
   while (!collected->wait(kGlance)) {
     if (has_gone()) return {};

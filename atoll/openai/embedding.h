@@ -23,6 +23,6 @@ Json embedding_reply(const EmbeddingRequest& request, const std::vector<std::vec
 
 /// Asks the model and waits. Empty when `has_gone`. Throws ApiError.
 std::vector<std::vector<float>> embed(const ServedModel& model, const std::vector<PromptIds>& texts,
-                                      const std::function<bool()>& has_gone);
+                                      uint64_t tenant, const std::function<bool()>& has_gone);
 
 }  // namespace atl::openai

@@ -216,11 +216,12 @@ net::HttpReply Gateway::embeddings(const net::HttpRequest& request) {
              "context_length_exceeded");
     }
   }
-  const auto place = admission_.apply(key_of(request), std::ssize(texts), std::ssize(request.body));
+  const size_t key = key_of(request);
+  const auto place = admission_.apply(key, std::ssize(texts), std::ssize(request.body));
   while (!place->wait(std::chrono::milliseconds(100))) {
     if (request.has_gone()) return {};
   }
-  return json_reply(embedding_reply(asked, embed(model, texts, request.has_gone), num_tokens));
+  return json_reply(embedding_reply(asked, embed(model, texts, key, request.has_gone), num_tokens));
 }
 
 net::HttpReply Gateway::tokens(const net::HttpRequest& request) {

@@ -37,12 +37,13 @@ int64_t BlockEngine::num_sessions() const {
 }
 
 int64_t BlockEngine::num_free() const {
+  std::map<const at::Tensor*, int64_t> resting;  // Pages, and how many resting texts have each.
   int64_t pages = pool_->num_left();
   for (const Text& text : texts_) {
     if (!text.session.rests()) continue;
-    // Those that others have as well stay. A page that only resting texts share is left out.
-    pages += std::ranges::count_if(text.cache.pages(),
-                                   [](const model::KvPage& page) { return page.use_count() == 1; });
+    for (const model::KvPage& page : text.cache.pages()) {
+      if (++resting[page.get()] == page.use_count()) ++pages;
+    }
   }
   return pages * kPositions;
 }
@@ -81,6 +82,8 @@ void BlockEngine::hear(chain::Message message, Time now) {
     const auto text = find(rest->session);
     if (text == texts_.end()) return;
     text->session.rest();
+    texts_.splice(texts_.end(), texts_,
+                  text);  // Those that rest go in the order of their last use.
     if (std::ssize(texts_) - num_sessions() > options_.max_resting) end_rest();
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     const auto text = find(question->session);
@@ -128,6 +131,7 @@ BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now
     text.session = chain::ServerSession(work.session, other->session, work.num_shared);
     text.cache = other->cache.fork();
     text.cache.truncate(work.num_shared);
+    if (other->session.rests()) texts_.splice(texts_.end(), texts_, other);
   }
   texts_.push_back(std::move(text));
   return std::prev(texts_.end());
@@ -199,7 +203,7 @@ bool BlockEngine::is_idle() const {
                              [](const Text& text) { return text.session.num_unread() == 0; });
 }
 
-/// Of the texts that rest the oldest is not kept any more. False: none rests.
+/// Of the texts that rest the one used longest ago is not kept any more. False: none rests.
 bool BlockEngine::end_rest() {
   const auto oldest =
       std::ranges::find_if(texts_, [](const Text& text) { return text.session.rests(); });
@@ -313,14 +317,18 @@ void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
   ++num_passes_;
 }
 
-/// The oldest sessions lose what they have kept: they are the likeliest to end before it is wanted.
+/// Texts that are over lose what they have kept, then the oldest sessions: they are the likeliest
+/// to end before it is wanted.
 void BlockEngine::limit_kept() {
   int64_t bytes = 0;
   for (const Text& text : texts_) bytes += text.session.kept_bytes();
-  for (Text& text : texts_) {
-    if (bytes <= options_.kept_bytes) return;
-    bytes -= text.session.kept_bytes();
-    text.session.stop_keeping();
+  for (const bool rests : {true, false}) {
+    for (Text& text : texts_) {
+      if (bytes <= options_.kept_bytes) return;
+      if (text.session.rests() != rests) continue;
+      bytes -= text.session.kept_bytes();
+      text.session.stop_keeping();
+    }
   }
 }
 

@@ -19,12 +19,16 @@ namespace {
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
 constexpr int kMostEvents = 256;  // Heard before what they bring is read.
 constexpr int64_t kChunkTokens = 256;
-constexpr int64_t kLeastShared = 32;   // Tokens: what is less is read again.
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
 
 /// Of a text that is longer, earlier keys may be others: that needs all layers at once.
 int64_t context_of(const model::Model& model) {
   return std::min(model.config().context(), model.config().steady_positions());
+}
+
+double kv_bytes_per_layer(const model::Model& model) {
+  const model::KvPool layer(model.config(), model.device(), {0, 1}, 1);
+  return static_cast<double>(layer.page_bytes()) / model::KvPool::kPagePositions;
 }
 
 chain::ConductorOptions conductor_options(const model::Model& model, const ChainOptions& options,
@@ -61,6 +65,7 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       conductor_(conductor_options(model, options_, gateway_)),
       no_layers_(
           std::make_shared<model::KvPool>(model.config(), model.device(), model::LayerRange{}, 0)),
+      kv_bytes_per_layer_(kv_bytes_per_layer(model)),
       draft_(options_.draft == nullptr
                  ? nullptr
                  : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,
@@ -162,7 +167,7 @@ void ChainGenerator::take_news(Time now) {
     text.num_shared = num_shared;
     conductor_.add(id, text, now);
   }
-  for (const Id id : cancelled) let_go(id, true);
+  for (const Id id : cancelled) rest(id);
   if (!end.empty()) refuse_all(end);
 }
 
@@ -176,7 +181,8 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
     if (tenant != sequence.tenant()) return;
     const auto same = std::ranges::mismatch(tokens, others).in1;
     const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
-    if (num_shared >= kLeastShared && num_shared > best.second) best = {id, num_shared};
+    if (num_shared >= chain::Conductor::kLeastShared && num_shared > best.second)
+      best = {id, num_shared};
   };
   for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.tokens);
   for (const auto& [id, reading] : readings_) {
@@ -185,9 +191,15 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   return best;
 }
 
-void ChainGenerator::let_go(Id id, bool is_over) {
-  const int64_t num_kept = is_over ? conductor_.rest(id, clock_.now()) : 0;
-  if (num_kept == 0) conductor_.remove(id);
+void ChainGenerator::let_go(Id id) {
+  conductor_.remove(id);
+  put_away(id, 0);
+}
+
+/// It is over, and good: others may begin as it does.
+void ChainGenerator::rest(Id id) { put_away(id, conductor_.rest(id, clock_.now())); }
+
+void ChainGenerator::put_away(Id id, int64_t num_kept) {
   to_guess_.erase(id);
   if (draft_) draft_->forget(id);
   const auto reading = readings_.extract(id);
@@ -271,6 +283,7 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
   const int64_t guessed_length = text.length();
   const Time now = clock_.now();
   GuessedText::Taken taken;
+  bool has_failed = false;
   {
     const MutexLock lock(mutex_);
     try {
@@ -281,13 +294,17 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
     } catch (const InputError& error) {
       text.sequence().fail(
           {.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-      taken.is_done = true;
+      has_failed = true;
     }
   }
   const int64_t new_length = std::ssize(sequence.tokens());
   counts_.made_tokens += new_length - length;
+  if (has_failed) {  // What its keys and values were made of is not to be trusted.
+    let_go(sequence.id());
+    return false;
+  }
   if (taken.is_done) {
-    let_go(sequence.id(), true);
+    rest(sequence.id());
     return false;
   }
   if (new_length > length) {

@@ -106,7 +106,9 @@ class ChainGenerator final : public TextDesk {
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
-  void let_go(Id id, bool is_over = false);
+  void let_go(Id id);
+  void rest(Id id);
+  void put_away(Id id, int64_t num_kept);
   static chain::Conductor::Text text_of(const GuessedText& text);
   void report();
 
@@ -120,6 +122,7 @@ class ChainGenerator final : public TextDesk {
   chain::DirectoryPost post_;
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
+  const double kv_bytes_per_layer_;  // Of a position.
   std::map<Id, Reading> readings_;
   const std::unique_ptr<DraftModel> draft_;  // None: null.
   std::set<Id> to_guess_;                    // Of which the draft model may have something to read.

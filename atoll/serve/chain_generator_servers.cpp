@@ -30,12 +30,10 @@ void ChainGenerator::learn_servers(Time now) {
   conductor_.servers(post_.servers(), now);
   const std::vector<chain::Lease> own = post_.servers_of(options_.digest);
   is_served_ = chain::are_all_served(own, static_cast<int32_t>(model_.config().num_layers));
-  const model::KvPool layer(model_.config(), model_.device(), {0, 1}, 1);
-  const double bytes = static_cast<double>(layer.page_bytes()) / model::KvPool::kPagePositions;
   servers_kv_bytes_ = 0;
   servers_kv_capacity_bytes_ = 0;
   for (const chain::Lease& lease : own) {
-    const double each = bytes * lease.layers.size();
+    const double each = kv_bytes_per_layer_ * lease.layers.size();
     servers_kv_bytes_ += each * static_cast<double>(lease.num_positions - lease.num_free);
     servers_kv_capacity_bytes_ += each * static_cast<double>(lease.num_positions);
   }

@@ -229,7 +229,7 @@ TEST(LocalGeneratorTest, EmbeddingsAreMeansOfHiddenStates) {
   LocalGenerator generator(small_model(), {.prompt_tokens = 20});
   const std::vector<int64_t> ids = text(9, 50);
   const auto heard = std::make_shared<HeardMean>();
-  generator.embed(ids, heard);
+  generator.embed(ids, 0, heard);
   const std::vector<float> mean = heard->wait();
   const at::Tensor tokens =
       at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);

@@ -24,7 +24,7 @@ class Sequence {
  public:
   using Id = decoding::Generator::Id;
 
-  Sequence(Id id, std::vector<int64_t> tokens, uint64_t tenant = 0)
+  Sequence(Id id, std::vector<int64_t> tokens, uint64_t tenant)
       : id_(id), tenant_(tenant), tokens_(std::move(tokens)) {}
   virtual ~Sequence() = default;
   Sequence(const Sequence&) = delete;
@@ -108,8 +108,9 @@ class Answer final : public Sequence {
 /// The mean of the hidden states behind the final norm.
 class Embedding final : public Sequence {
  public:
-  Embedding(Id id, std::vector<int64_t> text, std::shared_ptr<decoding::EmbeddingListener> listener)
-      : Sequence(id, std::move(text)), listener_(std::move(listener)) {}
+  Embedding(Id id, std::vector<int64_t> text, uint64_t tenant,
+            std::shared_ptr<decoding::EmbeddingListener> listener)
+      : Sequence(id, std::move(text), tenant), listener_(std::move(listener)) {}
 
   bool may_skip() const override { return false; }
   bool wants_logits() const override { return false; }

@@ -63,10 +63,11 @@ TextDesk::Id TextDesk::generate(decoding::GenerationRequest request,
   });
 }
 
-TextDesk::Id TextDesk::embed(std::vector<int64_t> text,
+TextDesk::Id TextDesk::embed(std::vector<int64_t> text, uint64_t tenant,
                              std::shared_ptr<decoding::EmbeddingListener> listener) {
-  return submit(text, *listener,
-                [&](Id id) { return std::make_unique<Embedding>(id, std::move(text), listener); });
+  return submit(text, *listener, [&](Id id) {
+    return std::make_unique<Embedding>(id, std::move(text), tenant, listener);
+  });
 }
 
 void TextDesk::cancel(Id id) {

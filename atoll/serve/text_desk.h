@@ -22,7 +22,7 @@ class TextDesk : public decoding::Generator {
   int64_t vocab_size() const override { return vocab_size_; }
   Id generate(decoding::GenerationRequest request,
               std::shared_ptr<decoding::Listener> listener) override;
-  Id embed(std::vector<int64_t> text,
+  Id embed(std::vector<int64_t> text, uint64_t tenant,
            std::shared_ptr<decoding::EmbeddingListener> listener) override;
   void cancel(Id id) override;
   decoding::GeneratorStatus status() const override;

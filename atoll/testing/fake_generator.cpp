@@ -136,7 +136,7 @@ Generator::Id FakeGenerator::generate(GenerationRequest request,
   return last_id_;
 }
 
-Generator::Id FakeGenerator::embed(std::vector<int64_t> text,
+Generator::Id FakeGenerator::embed(std::vector<int64_t> text, uint64_t /*tenant*/,
                                    std::shared_ptr<EmbeddingListener> listener) {
   listener->embedded(embedding(text));
   const MutexLock lock(mutex_);

@@ -34,7 +34,8 @@ class FakeGenerator final : public Generator {
   int64_t context() const override { return options_.context; }
   int64_t vocab_size() const override { return options_.vocab_size; }
   Id generate(GenerationRequest request, std::shared_ptr<Listener> listener) override;
-  Id embed(std::vector<int64_t> text, std::shared_ptr<EmbeddingListener> listener) override;
+  Id embed(std::vector<int64_t> text, uint64_t tenant,
+           std::shared_ptr<EmbeddingListener> listener) override;
   void cancel(Id id) override;
   GeneratorStatus status() const override;
 

@@ -132,6 +132,12 @@ class SimulatedChain final : public SimulatedBlockServers {
     conductor_->add(key, asked, now_);
     act();
   }
+  /// Nobody wants more of it.
+  void cancel(Conductor::Key key) {
+    lengths_[key] = texts_.at(key).size();
+    if (const int64_t count = conductor_->rest(key, now_); count > 0) kept_[key] = count;
+    act();
+  }
   bool is_done(Conductor::Key key) const { return texts_.at(key).size() == lengths_.at(key); }
 
   void run_for(milliseconds duration) {
