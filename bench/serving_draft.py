@@ -14,7 +14,7 @@ import sys
 import draft_model
 import served
 import wan
-from claims import ROOT
+from claims import ATOLL, ROOT, run
 from serving_links import ROUND_TRIP_MS, LinkedSwarm, counted, inside
 from serving_swarm import Asked, post
 
@@ -23,6 +23,7 @@ SERVERS = ("s0", "s1", "s2")
 GATEWAYS = ("plain", "draft")
 NUM_TOKENS = 80
 MINUTES = 60
+LEAST_MISSED = (5, 14)
 QUESTIONS = ("Why do leaves turn red in autumn?", "How does a bicycle stay upright?", "What did the Romans use concrete for?",
              "Write a short story about a lighthouse keeper.", "How do I bake bread without yeast?", "What is the difference between weather and climate?")
 WAYS = ({"temperature": 0}, {"temperature": 0.7, "seed": 5})
@@ -81,7 +82,19 @@ def recipe():
     return gain(served.work / "made-draft")
 
 
+@functools.cache
+def pruned():
+    """What a draft gains that is the model without the two layers that it misses least (SmolLM2-135M's), and learned nothing."""
+    kept = ",".join(str(layer) for layer in range(served.num_layers()) if layer not in LEAST_MISSED)
+    run([ATOLL, "convert", served.model(), served.work / "pruned-draft", "--layers", kept, "--dtype", "bf16"])
+    return gain(served.work / "pruned-draft")
+
+
 def add(claims):
+    for what, figure in (("greedy", "greedy"), ("drawn at temperature 0.7", "drawn")):
+        claims.measured(f"a draft of 28 of 30 layers, {ROUND_TRIP_MS} ms round trips: tokens a second, {what}, times as many",
+                        functools.partial(lambda figure: pruned()["times"][figure], figure), lambda times: times >= 2, ">= 2", "{:.2f}")
+    claims.measured("and answers that are others than without that draft", lambda: pruned()["others"], lambda n: n == 0, "0", "{}")
     command = "LONG=draft,draft-drawn,draft-others make claims-serving"
     for key, what, figure, met, how in (
             ("draft", f"a draft made in {MINUTES} minutes, 80 ms round trips: tokens a second, greedy, times as many", lambda r: r["times"]["greedy"],

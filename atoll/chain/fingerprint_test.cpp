@@ -88,7 +88,8 @@ TEST(Fingerprint, AnErrorInOneTokenCounts) {
     std::copy(noisy.begin() + 5 * kWidth, noisy.begin() + 6 * kWidth, rows.begin() + 5 * kWidth);
     return rows;
   };
-  EXPECT_GE(num_told_apart(300, sent), 280);
+  // A direction in which it is small hides it: 287 are expected, with a deviation of 3.5.
+  EXPECT_GE(num_told_apart(300, sent), 267);
 }
 
 TEST(Fingerprint, IsTheRelativeError) {
