@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import pathlib
+import shutil
 import statistics
 import sys
 
@@ -105,4 +106,7 @@ def add(claims):
 
 
 if __name__ == "__main__":
-    print(json.dumps(gain(pathlib.Path(sys.argv[1]).absolute())))
+    try:
+        print(json.dumps(gain(pathlib.Path(sys.argv[1]).absolute())))
+    finally:
+        shutil.rmtree(served.work)

@@ -41,8 +41,12 @@ void Conductor::remove(Key key) {
   consider_audit(key, found->second, 1, last_tick_);
   let_go(found->second);
   sessions_.erase(found);
-  // Its keys' and values' room is free: who lacks some tries again.
-  for (auto& [other, session] : sessions_) {
+  give_room();
+}
+
+/// Keys' and values' room is free: who lacks some tries again.
+void Conductor::give_room() {
+  for (auto& [key, session] : sessions_) {
     if (session.lacks_memory) session.retry_at = {};
   }
 }

@@ -209,6 +209,7 @@ class Conductor {
   void begin_anew(Session& session, Time now);
   void say_forget(const std::string& address, const Session& session);
   void let_go(Session& session);
+  void give_room();
   void find_chains(Time now);
   RouteQuery whole_query(const Session& session, Time now) const;
   bool find_chain(Key key, Session& session, Time now);

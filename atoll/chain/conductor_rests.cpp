@@ -35,9 +35,8 @@ int64_t Conductor::rest(Key key, Time now) {
   session.since = now;
   resting_[key] = std::move(session);
   sessions_.erase(found);
+  give_room();  // It gives way where room is short.
   for (auto& [other, waiting] : sessions_) {
-    // Its room is had by who lacks some.
-    if (waiting.lacks_memory) waiting.retry_at = {};
     // What was not read of it yet never will be.
     if (waiting.text.shares_with != key || !waiting.hops.empty()) continue;
     waiting.text.num_shared = std::min(waiting.text.num_shared, num_kept);

@@ -14,6 +14,7 @@
 #include "atoll/base/event.h"
 #include "atoll/chain/messages.h"
 #include "atoll/net/transport.h"
+#include "atoll/swarm/unanswered.h"
 
 namespace atl::chain {
 
@@ -35,7 +36,7 @@ class DirectoryPost {
   /// A directory that begins anew waits longer than this before it decides anything.
   static constexpr Duration kLongestPause = std::chrono::seconds(2);
   /// After so long without any answer its user is told that nobody is there.
-  static constexpr Duration kUnanswered = std::chrono::seconds(3);
+  static constexpr Duration kUnanswered = swarm::kUnanswered;
   /// A coordinator that says nothing for so long is called anew.
   static constexpr Duration kPatience = std::chrono::seconds(6);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "atoll/chain/lease.h"
+#include "atoll/swarm/unanswered.h"
 
 namespace atl::chain {
 namespace {
@@ -65,10 +66,7 @@ std::string DirectoryMissed::sentence() const {
 }
 
 std::string DirectoryUnanswered::sentence() const {
-  return format(
-      "nobody answers at {} ({}): see that `atoll coordinate` runs there and that this is its "
-      "address; it is tried again",
-      coordinator, reason);
+  return swarm::nobody_answers(coordinator, reason);
 }
 
 std::string DirectoryRefused::sentence() const {

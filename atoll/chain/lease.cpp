@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "atoll/base/name.h"
+#include "atoll/chain/route.h"
 #include "atoll/net/address.h"
 
 namespace atl::chain {
@@ -92,14 +93,13 @@ bool differ_for_routes(const Lease& before, const Lease& after) {
          before.address != after.address || before.digest != after.digest;
 }
 
-bool are_all_served(std::vector<Lease> servers, int32_t num_layers) {
-  std::erase_if(servers, [](const Lease& lease) { return lease.state != LeaseState::kServing; });
-  std::ranges::sort(servers, {}, &Lease::layers);
-  int32_t end = 0;  // All layers before it are served.
+bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers) {
+  std::vector<Candidate> serving;
   for (const Lease& lease : servers) {
-    if (lease.layers.begin <= end) end = std::max(end, lease.layers.end);
+    if (lease.state == LeaseState::kServing)
+      serving.push_back({.address = {}, .layers = lease.layers});
   }
-  return end >= num_layers;
+  return missing_layers(serving, {0, num_layers}).size() == 0;
 }
 
 }  // namespace atl::chain

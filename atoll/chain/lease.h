@@ -36,7 +36,7 @@ std::string fault_of(const Span& placed, const Lease& lease);
 bool differ_for_routes(const Lease& before, const Lease& after);
 
 /// Whether each layer of their model is with one of them that takes sessions.
-bool are_all_served(std::vector<Lease> servers, int32_t num_layers);
+bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers);
 
 /// "waiting", "loading", "serving", "draining": in the order of the enumerators.
 std::span<const std::string_view> names_of(LeaseState);

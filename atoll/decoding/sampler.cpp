@@ -76,15 +76,16 @@ class Likeliest {
   size_t num_sorted_ = 0;
 };
 
-double weight_of(std::span<const float> logits_V, int64_t id, float largest, double temperature) {
-  return std::exp((static_cast<double>(logits_V[id]) - largest) / temperature);
+/// The logarithm of an id's weight; the largest is 0.
+double log_weight(float logit, float largest, double temperature) {
+  return (static_cast<double>(logit) - largest) / temperature;
 }
 
 /// The likeliest that the options leave of these; the largest logit is `largest`.
 std::vector<int64_t> kept_of(std::span<const float> logits_V, const SamplerOptions& options,
                              std::vector<int64_t> ids, float largest) {
   const auto weight = [&](int64_t id) {
-    return weight_of(logits_V, id, largest, options.temperature);
+    return std::exp(log_weight(logits_V[id], largest, options.temperature));
   };
   const bool is_cut = options.top_k > 0 && options.top_k < std::ssize(ids);
   const size_t most = is_cut ? static_cast<size_t>(options.top_k) : ids.size();
@@ -207,7 +208,7 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
   }
   Race race(options.seed, position);
   for (const int64_t id : ids) {
-    race.enter(id, (static_cast<double>(logits_V[id]) - largest) / options.temperature);
+    race.enter(id, log_weight(logits_V[id], largest, options.temperature));
   }
   return race.winner();
 }

@@ -12,6 +12,7 @@
 #include "atoll/net/tcp_transport.h"
 #include "atoll/run/events.h"
 #include "atoll/swarm/inbox.h"
+#include "atoll/swarm/unanswered.h"
 
 namespace atl::run {
 namespace {
@@ -21,7 +22,6 @@ constexpr int kTriesForOneQuestion = 5;
 constexpr Duration kForProof = std::chrono::seconds(2);
 constexpr Duration kNap = std::chrono::milliseconds(50);
 constexpr Duration kBetweenTries = std::chrono::milliseconds(500);
-constexpr Duration kUntilToldOf = std::chrono::seconds(3);
 constexpr size_t kMaxQueuedBytes = size_t{1} << 16;
 
 bool is_on_this_machine(const std::string& address) {
@@ -57,7 +57,9 @@ bool is_verdict(const std::string& reason) {
 }
 
 UnansweredNotice::UnansweredNotice(std::string coordinator, EventSink tell, Time now)
-    : coordinator_(std::move(coordinator)), tell_(std::move(tell)), due_(now + kUntilToldOf) {}
+    : coordinator_(std::move(coordinator)),
+      tell_(std::move(tell)),
+      due_(now + swarm::kUnanswered) {}
 
 void UnansweredNotice::tick(Time now) {
   if (now < due_) return;

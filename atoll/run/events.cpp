@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "atoll/base/progress.h"
+#include "atoll/swarm/unanswered.h"
 
 namespace atl::run {
 
@@ -19,12 +20,7 @@ std::string CoordinatorSought::sentence() const {
                 coordinator, format_duration(patience_s));
 }
 
-std::string CoordinatorUnanswered::sentence() const {
-  return format(
-      "nobody answers at {}: see that `atoll coordinate` runs there and that this is its address; "
-      "it is tried again",
-      coordinator);
-}
+std::string CoordinatorUnanswered::sentence() const { return swarm::nobody_answers(coordinator); }
 
 std::string RelayTaken::sentence() const {
   return format("members of the run at {} may meet at {}", coordinator, address);

@@ -82,8 +82,8 @@ void BlockEngine::hear(chain::Message message, Time now) {
     const auto text = find(rest->session);
     if (text == texts_.end()) return;
     text->session.rest();
-    texts_.splice(texts_.end(), texts_,
-                  text);  // Those that rest go in the order of their last use.
+    // Those that rest go in the order of their last use.
+    texts_.splice(texts_.end(), texts_, text);
     if (std::ssize(texts_) - num_sessions() > options_.max_resting) end_rest();
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     const auto text = find(question->session);

@@ -136,6 +136,11 @@ void BlockServer::offer(Time now) {
   lease_.num_free = num_free_;
   lease_.num_sessions = static_cast<int32_t>(num_sessions_);
   post_.set_lease(lease_, now);
+  if (!reader_.joinable()) return;
+  // For the next one: pages are counted once for a lease, not in each pass.
+  const MutexLock lock(mutex_);
+  orders_.emplace_back([this](BlockEngine& engine) { num_free_ = engine.num_free(); });
+  arrived_.notify_all();
 }
 
 /// Sessions go elsewhere, as far as they do in time; then nothing is read any more.

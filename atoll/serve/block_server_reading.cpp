@@ -82,7 +82,6 @@ void BlockServer::read_on(BlockEngine& engine) {
     if (!engine.is_idle()) engine.read(clock_.now());
     pass_began_ = 0;
     num_passes_ = engine.num_passes();
-    num_free_ = engine.num_free();
     num_sessions_ = engine.num_sessions();
     for (const chain::Message& message : engine.take_sent()) send(message);
     lock.lock();
