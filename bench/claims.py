@@ -2,7 +2,8 @@
 
 A claim is `met` or `short` when measured now. What takes too long is kept in bench/results/*.json with
 commit, command and machine, and prints `stored`, or `stale` once the code it measured has changed;
-LONG=1 measures it again, LONG=asan,tsan only those. ONLY=PATTERN measures and shows the claims alone whose text it is found in.
+LONG=1 measures it again, LONG=asan,tsan only those and what is called asan-... or tsan-...
+ONLY=PATTERN measures and shows the claims alone whose text it is found in.
 """
 import hashlib
 import json
@@ -18,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 ATOLL = str(ROOT / "build" / "bin" / "atoll")
 ONLY = re.compile(os.environ.get("ONLY", ""))
-LONG = os.environ.get("LONG", "").split(",")  # 1: all that takes long; or keys, with commas between.
+LONG = os.environ.get("LONG", "").split(",")  # 1: all that takes long; or keys, or beginnings of them, with commas between.
 
 
 def run(command, **options):
@@ -71,11 +72,11 @@ class Claims:
         return figure
 
     def stored(self, key, claim, measure, met, target, shown="{:.3g}", command="", paths=CODE):
-        """Measured only with LONG=1; else what was measured last."""
+        """Measured only with LONG=1, or with its key, or the beginning of it before a dash; else what was measured last."""
         if not ONLY.search(claim):
             return
         file = RESULTS / f"{self.name}-{key}.json"
-        if "1" in LONG or key in LONG:
+        if "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG):
             figure = self.measured(claim, measure, met, target, shown)
             if figure is not None:
                 commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()

@@ -43,6 +43,19 @@ def num_layers():
     return json.loads((pathlib.Path(model()) / "config.json").read_text())["num_hidden_layers"]
 
 
+def layer_gib():
+    """Of the first layer's tensors, as they are stored."""
+    size = 0
+    for path in pathlib.Path(model()).glob("*.safetensors"):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        for name, tensor in header.items():
+            if ".layers.0." in name:
+                begin, end = tensor["data_offsets"]
+                size += end - begin
+    return size / 2**30
+
+
 def spans(count):
     bounds = [number * num_layers() // count for number in range(count + 1)]
     return [f"{begin}:{end}" for begin, end in zip(bounds, bounds[1:])]

@@ -36,7 +36,7 @@ def asked_all(url):
     for question in QUESTIONS:
         ids = post(url, "/tokenize", {"messages": [{"role": "user", "content": question}], "add_generation_prompt": True})["tokens"]
         for way in WAYS:
-            asked = Asked(url, prompt=ids, max_tokens=NUM_TOKENS, **way)
+            asked = Asked(url, prompt=ids, max_tokens=NUM_TOKENS, logprobs=20, **way)
             told = asked.told()
             found.append({"told": told, "seconds": asked.times[-1] - asked.times[0], "tokens": len(told[0]["tokens"])})
     return {"answers": found, "drafted": counted(url, "drafted"), "accepted": counted(url, "accepted")}
@@ -55,7 +55,7 @@ def gain(draft):
     hosts = ("coordinator", *SERVERS, *GATEWAYS)
     found = {}
     with wan.Network(str(LINK), {host: wan.Link(delay=ROUND_TRIP_MS / 4) for host in hosts}) as net, contextlib.ExitStack() as stack:  # A packet crosses the lines of both.
-        swarm = LinkedSwarm(net, served.work / "draft")
+        swarm = LinkedSwarm(net, served.work / f"with-{pathlib.Path(draft).name}")
         stack.callback(swarm.end)
         swarm.coordinate()
         for name, span in zip(SERVERS, served.spans(3)):
@@ -95,13 +95,14 @@ def add(claims):
     for what, figure in (("greedy", "greedy"), ("drawn at temperature 0.7", "drawn")):
         claims.measured(f"a draft of 28 of 30 layers, {ROUND_TRIP_MS} ms round trips: tokens a second, {what}, times as many",
                         functools.partial(lambda figure: pruned()["times"][figure], figure), lambda times: times >= 2, ">= 2", "{:.2f}")
-    claims.measured("and answers that are others than without that draft", lambda: pruned()["others"], lambda n: n == 0, "0", "{}")
+    claims.measured("and answers that are others than without that draft (20 scores a token)", lambda: pruned()["others"], lambda n: n == 0,
+                    "0", "{}")
     command = "LONG=draft,draft-drawn,draft-others make claims-serving"
     for key, what, figure, met, how in (
             ("draft", f"a draft made in {MINUTES} minutes, 80 ms round trips: tokens a second, greedy, times as many", lambda r: r["times"]["greedy"],
              lambda times: times >= 2, (">= 2", "{:.2f}")),
             ("draft-drawn", "and drawn at temperature 0.7", lambda r: r["times"]["drawn"], lambda times: times >= 2, (">= 2", "{:.2f}")),
-            ("draft-others", "and answers that are others than without it", lambda r: r["others"], lambda n: n == 0, ("0", "{}"))):
+            ("draft-others", "and answers that are others than without it (20 scores a token)", lambda r: r["others"], lambda n: n == 0, ("0", "{}"))):
         claims.stored(key, what, functools.partial(lambda figure: figure(recipe()), figure), met, *how, command)
 
 

@@ -19,7 +19,12 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post
 TEXT = pathlib.Path(json.__file__).read_text()
 LIES = {"int4": "weights in int4 for bf16", "other": "another checkpoint (8 steps on)", "noise": "1 % of noise"}
 NUM_HONEST = int(os.environ.get("HONEST_TOKENS", 10_000))
+NUM_AVX2, NUM_AVX2_MEASURED = 3000, 48  # Of a million, and of what is measured: an emulated processor is some hundred times as slow.
+WIRES = ("fp32", "bf16", "int8")  # Each has a third of the tokens.
+THREADS = (1, 2, os.cpu_count())  # Of the three honest servers.
 PROMPT_TOKENS = 400
+AVX2_PROMPT_TOKENS, AVX2_MAX_TOKENS = 16, 8  # Of each text, so that a pass of the emulated server stays within a few seconds.
+AUDITS_S = 2  # For audits to come to what was made.
 
 
 def count(url, name):
@@ -91,17 +96,17 @@ def served_until_caught(kind, model, spans, work):
 
 
 @contextlib.contextmanager
-def honest(model, spans, work, others=()):
+def honest(model, spans, work, wire, others=()):
     """Servers with other numbers of threads, all of whose tokens are audited; `others`: what the middle one runs in."""
     swarm = ServingSwarm(ATOLL, model, work / "honest")
     try:
         swarm.coordinate()
-        for number, (span, threads) in enumerate(zip(spans, (1, 2, os.cpu_count()))):
+        for number, (span, threads) in enumerate(zip(spans, THREADS)):
             swarm.threads = threads
             swarm.atoll = f"{ATOLL}-torch" if number == 1 and others else ATOLL  # The emulator follows into no other program.
             swarm.serve(f"s{number}", span, around=others if number == 1 else ())
         swarm.atoll = ATOLL
-        url = swarm.gateway("g", "--audit", 1)
+        url = swarm.gateway("g", "--audit", 1, "--wire", wire)
         swarm.wait_whole(url)
         yield url
     finally:
@@ -110,30 +115,65 @@ def honest(model, spans, work, others=()):
 
 
 def false_alarms(model, spans, work, wanted):
-    """In so many audited tokens, of texts that are read 16 at a time."""
-    with honest(model, spans, work) as url, concurrent.futures.ThreadPoolExecutor(16) as pool:
-        ids = post(url, "/tokenize", {"prompt": TEXT * 3})["tokens"]
+    """Servers that are accused in so many audited tokens, a third with each number of bits on the line, of texts that are read 16 at a time."""
+    found = 0
+    for wire in WIRES:
+        with honest(model, spans, work, wire) as url, concurrent.futures.ThreadPoolExecutor(16) as pool:
+            ids = post(url, "/tokenize", {"prompt": TEXT * 3})["tokens"]
 
-        def one(number):
-            begin = number * 17 % (len(ids) - PROMPT_TOKENS)
-            complete(url, prompt=ids[begin : begin + PROMPT_TOKENS - number % 7], max_tokens=24, temperature=1, seed=number)
-        number = 0
-        while count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
-            list(pool.map(one, range(number, number + 16)))
-            number += 16
-        print(f"{count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
-        return count(url, "atoll_liars_total")
+            def one(number):
+                begin = number * 17 % (len(ids) - PROMPT_TOKENS)
+                complete(url, prompt=ids[begin : begin + PROMPT_TOKENS - number % 7], max_tokens=24, temperature=1, seed=number)
+            number = 0
+            while len(WIRES) * count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
+                list(pool.map(one, range(number, number + 16)))
+                number += 16
+            found += count(url, "atoll_liars_total")
+            print(f"{wire}: {count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
+    return found
 
 
-def false_alarms_on_avx2(model, spans, work):
+def emulator():
+    """Words before a program that run it on a processor with AVX2 and no AVX-512; empty where there is no emulator."""
     qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
-    if not qemu:
+    return (qemu, "-cpu", "Haswell") if qemu else ()
+
+
+def with_small_middle(spans):
+    """The same three spans, but two layers for the middle server."""
+    num_layers = int(spans[-1].split(":")[1])
+    middle = num_layers // 2
+    return [f"0:{middle - 1}", f"{middle - 1}:{middle + 1}", f"{middle + 1}:{num_layers}"]
+
+
+def false_alarms_on_avx2(model, spans, work, wanted, wires=("fp32",)):
+    """Servers that are accused in so many audited tokens, one short text after another, where the middle one computes two layers with AVX2 alone."""
+    if not emulator():
         raise RuntimeError("there is no emulator: apt-get install qemu-user-static")
-    with honest(model, spans, work, (qemu, "-cpu", "Haswell")) as url:
-        complete(url, prompt=TEXT[:60], max_tokens=8)
-        while not count(url, "atoll_audited_tokens_total"):
-            time.sleep(0.1)
-        return count(url, "atoll_liars_total")
+    found = 0
+    for wire in wires:
+        with honest(model, with_small_middle(spans), work, wire, emulator()) as url:
+            ids = post(url, "/tokenize", {"prompt": TEXT})["tokens"]
+            number = 0
+            while len(wires) * count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
+                begin = number * 17 % (len(ids) - AVX2_PROMPT_TOKENS)
+                complete(url, prompt=ids[begin : begin + AVX2_PROMPT_TOKENS], max_tokens=AVX2_MAX_TOKENS, temperature=1, seed=number)
+                number += 1
+                if number > wanted:
+                    raise RuntimeError(f"{number} texts, and only {count(url, 'atoll_audited_tokens_total')} tokens are audited")
+                time.sleep(AUDITS_S)
+            found += count(url, "atoll_liars_total")
+            print(f"AVX2, {wire}: {count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
+    return found
+
+
+def all_false_alarms(model, spans, work, wanted):
+    """Those in so many tokens, of which NUM_AVX2 pass a server with AVX2 alone, where there is an emulator for it."""
+    num_avx2 = NUM_AVX2 if emulator() else 0
+    if not num_avx2:
+        print("there is no emulator: all servers have one instruction set", file=sys.stderr)
+    found = false_alarms(model, spans, work, wanted - num_avx2)
+    return found + (false_alarms_on_avx2(model, spans, work, num_avx2, WIRES) if num_avx2 else 0)
 
 
 def add(claims, model, spans, work):
@@ -141,8 +181,10 @@ def add(claims, model, spans, work):
     for kind, what in LIES.items():
         claims.measured(f"one token in eight audited: a server with {what}: tokens until caught",
                         functools.partial(lambda kind: served_until_caught(kind, model(), spans(), work), kind), lambda n: n <= 300, "<= 300", "{:.0f}")
-    claims.measured(f"honest servers, other threads and batches: accused in {NUM_HONEST:,} tokens", lambda: false_alarms(model(), spans(), work, NUM_HONEST),
+    what = "other threads and batches, a third each by FP32, bf16 and int8"
+    claims.measured(f"honest servers, {what}: accused in {NUM_HONEST:,} tokens", lambda: false_alarms(model(), spans(), work, NUM_HONEST),
                     lambda n: n == 0, "0", "{}")
-    claims.measured("one of them with AVX2 alone: accused", lambda: false_alarms_on_avx2(model(), spans(), work), lambda n: n == 0, "0", "{}")
-    claims.stored("honest", "honest servers: accused in 1,000,000 tokens", lambda: false_alarms(model(), spans(), work, 1_000_000), lambda n: n == 0, "0",
-                  "{}", "LONG=honest make claims-serving")
+    claims.measured(f"one of them with AVX2 alone, which is emulated: accused in {NUM_AVX2_MEASURED} tokens",
+                    lambda: false_alarms_on_avx2(model(), spans(), work, NUM_AVX2_MEASURED), lambda n: n == 0, "0", "{}")
+    claims.stored("honest", f"honest servers, {what}, {NUM_AVX2:,} tokens by AVX2: accused in 1,000,000",
+                  lambda: all_false_alarms(model(), spans(), work, 1_000_000), lambda n: n == 0, "0", "{}", "LONG=honest make claims-serving")

@@ -87,23 +87,39 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
           .to = {},
           .num_prompt = session.text.num_tokens,
           .num_answer = session.text.num_to_come,
+          .needs_head = options_.needs_head,
           .delay = [this, now](const auto& from, const auto& to) { return delay(from, to, now); }};
 }
 
 const Conductor::Session* Conductor::sharer(const Session& session, Time now) const {
+  const auto is_good = [&](const Session& other) {
+    return std::ranges::all_of(other.hops, [&](const Hop& hop) {
+      return is_usable(hop.address, now) && !leaves(hop.address, now);
+    });
+  };
   const auto resting = resting_.find(session.text.shares_with);
   if (resting != resting_.end()) {
-    const bool is_good = std::ranges::all_of(
-        resting->second.hops, [&](const Hop& hop) { return is_usable(hop.address, now); });
-    return is_good ? &resting->second : nullptr;
+    return is_good(resting->second) ? &resting->second : nullptr;
   }
   const auto other = sessions_.find(session.text.shares_with);
   if (other == sessions_.end() || other->second.hops.empty()) return nullptr;
-  return other->second.is_broken ? nullptr : &other->second;
+  return other->second.is_broken || !is_good(other->second) ? nullptr : &other->second;
 }
 
 bool Conductor::find_chain(Key key, Session& session, Time now) {
-  if (const Session* other = sharer(session, now)) {
+  const auto others = candidates(session.text.num_tokens, now);
+  auto hops = choose_route(others, whole_query(session, now));
+  const Session* other = sharer(session, now);
+  if (other != nullptr && hops) {
+    RouteQuery shared = whole_query(session, now);
+    shared.num_prompt -= session.text.num_shared;
+    // Where its servers are busy the text is sooner read anew by others.
+    if (seconds_by(*hops, others, whole_query(session, now)) <
+        seconds_by(other->hops, others, shared)) {
+      other = nullptr;
+    }
+  }
+  if (other != nullptr) {
     if (const auto rest = resting_.find(session.text.shares_with); rest != resting_.end()) {
       rest->second.since = now;
     }
@@ -114,7 +130,6 @@ bool Conductor::find_chain(Key key, Session& session, Time now) {
   }
   session.shares_with = 0;
   session.is_mixed = false;
-  auto hops = choose_route(candidates(session.text.num_tokens, now), whole_query(session, now));
   if (!hops) return false;
   begin(key, session, *std::move(hops), now);
   return true;
@@ -162,7 +177,7 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.session = {.gateway = options_.gateway, .number = session.number};
     feed.work.epoch = session.epoch;
     feed.work.branch = session.branch;
-    feed.work.begin = session.num_fed;
+    feed.work.rows.begin = session.num_fed;
     feed.work.shares_with = session.shares_with;
     feed.work.num_shared = session.shares_with == 0 ? 0 : session.text.num_shared;
     feed.work.hops = session.hops;
@@ -177,10 +192,10 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
   if (found == sessions_.end() || found->second.hops.empty()) return std::nullopt;
   auto& [key, session] = *found;
   if (session.hops.back().address != address) return std::nullopt;
-  const int64_t end = message.begin + message.num_tokens;
+  const int64_t end = message.rows.end();
   const bool is_known = message.branch != session.branch || end <= session.num_done;
   if (is_known || end > session.num_fed) return std::nullopt;
-  const int64_t begin = std::max(message.begin, session.num_done);
+  const int64_t begin = std::max(message.rows.begin, session.num_done);
   if (begin > std::max(session.num_done, session.hops.back().send_from)) {
     begin_anew(session, now);  // Some were lost on the way.
     find_chains(now);
@@ -228,6 +243,10 @@ std::string Conductor::reason_of(const Session& session, Time now) const {
   }
   const Span all{0, options_.num_layers};
   const Span missing = missing_layers(candidates(0, now), all);
+  if (missing.size() == 0 && options_.needs_head && !have_heads(candidates(0, now), all)) {
+    return "no servers of the first and the last layers have the embedding and the head, which "
+           "this gateway has not: start some of those with --head";
+  }
   if (missing.size() == 0) {
     const bool is_long = missing_layers(candidates(session.text.num_tokens, now), all).size() > 0;
     return is_long ? fmt::format("no chain of servers has memory for the {} tokens of this text",

@@ -26,6 +26,7 @@ struct ConductorOptions {
   uint64_t gateway = 0;  // Random.
   int32_t num_layers = 0;
   std::string digest;          // Of the model: servers of others are passed over.
+  bool needs_head = false;     // The first and the last server of a chain have to have one.
   int64_t chunk_tokens = 256;  // Of a text that is read, in one message.
   int64_t max_sessions = 64;   // With a chain at once; more wait.
   /// How long a session that has lost its chain, or gets no further, is kept up, and one that never
@@ -58,7 +59,7 @@ class Conductor {
     std::string address;
     Message message;
   };
-  /// The tokens from work.begin to before `end`, embedded, as the rows of that message.
+  /// The tokens from work.rows.begin to before `end` are the rows of that message.
   struct Feed {
     Key key = 0;
     std::string address;
@@ -69,6 +70,7 @@ class Conductor {
   struct Refuse {
     Key key = 0;
     std::string reason;
+    bool is_full = false;  // Only for want of room: later it may.
   };
   /// What the text's first tokens are, and what came of them, is set aside for an audit.
   struct SetAside {
@@ -159,6 +161,7 @@ class Conductor {
   struct Server {
     Lease lease;
     bool is_listed = false;  // By the coordinator, and it takes sessions.
+    Time leaves_until{};     // It has said that its sessions are to go elsewhere.
     bool is_called = false;
     bool is_ready = false;
     Time greeted{};
@@ -199,11 +202,17 @@ class Conductor {
   static void lengthen(Duration& pause, Duration first, Duration longest);
   bool is_usable(const Server& server, Time now) const;
   bool is_usable(const std::string& address, Time now) const;
+  bool leaves(const std::string& address, Time now) const;
   std::vector<Candidate> candidates(int64_t num_positions, Time now) const;
   double delay(const std::string& from, const std::string& to, Time now) const;
   void call(const std::string& address, Server& server);
   /// Those sessions with that server get others in its place.
   void replace(const std::string& address, const char* kind, Time now);
+  void replace_in(Key key, Session& session, const std::string& address, const char* kind,
+                  Time now);
+  /// Those that others can take go there; it serves the rest on.
+  void move_from(const std::string& address, Time now);
+  bool can_move(const Session& session, const std::string& address, Time now) const;
   void repair(Key key, Session& session, Time now);
   void blame(const std::string& address, Time now);
   void begin_anew(Session& session, Time now);

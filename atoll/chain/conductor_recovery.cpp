@@ -31,22 +31,47 @@ void Conductor::begin_anew(Session& session, Time now) {
 
 void Conductor::replace(const std::string& address, const char* kind, Time now) {
   end_rests_of(address);
+  for (auto& [key, session] : sessions_) replace_in(key, session, address, kind, now);
+}
+
+void Conductor::replace_in(Key key, Session& session, const std::string& address, const char* kind,
+                           Time now) {
+  const auto hop = std::ranges::find(session.hops, address, &Hop::address);
+  if (hop == session.hops.end()) return;
+  Server& server = servers_.at(address);
+  if (!server.hangs) {
+    // Whatever it has of the session is not gone by any more, even if it comes back.
+    if (server.is_ready) say_forget(address, session);
+    hop->address.clear();
+    server.num_sessions -= 1;
+  }
+  if (!session.is_broken) {
+    ++recoveries_[kind];
+    session.is_broken = true;
+    session.since = now;
+  }
+  repair(key, session, now);
+}
+
+bool Conductor::can_move(const Session& session, const std::string& address, Time now) const {
+  const auto hop = std::ranges::find(session.hops, address, &Hop::address);
+  if (hop == session.hops.end() || session.is_broken) return false;
+  const std::vector<Candidate> all = candidates(session.text.num_tokens, now);
+  std::vector<Candidate> others = all;
+  std::erase_if(others, [&](const Candidate& other) {
+    return std::ranges::find(session.hops, other.address, &Hop::address) != session.hops.end();
+  });
+  RouteQuery query = whole_query(session, now);
+  query.layers = hop->layers;
+  if (hop != session.hops.begin()) query.from = std::prev(hop)->address;
+  if (std::next(hop) != session.hops.end()) query.to = std::next(hop)->address;
+  return choose_route(others, query) || choose_route(all, whole_query(session, now));
+}
+
+void Conductor::move_from(const std::string& address, Time now) {
+  end_rests_of(address);
   for (auto& [key, session] : sessions_) {
-    const auto hop = std::ranges::find(session.hops, address, &Hop::address);
-    if (hop == session.hops.end()) continue;
-    Server& server = servers_.at(address);
-    if (!server.hangs) {
-      // Whatever it has of the session is not gone by any more, even if it comes back.
-      if (server.is_ready) say_forget(address, session);
-      hop->address.clear();
-      server.num_sessions -= 1;
-    }
-    if (!session.is_broken) {
-      ++recoveries_[kind];
-      session.is_broken = true;
-      session.since = now;
-    }
-    repair(key, session, now);
+    if (can_move(session, address, now)) replace_in(key, session, address, "moved", now);
   }
 }
 
@@ -161,9 +186,8 @@ void Conductor::trouble(const std::string& address, const Trouble& message, Time
       blame(address, now);
       break;
     case Fault::kLeaving:
-      servers_.at(address).is_listed = false;
-      servers_.at(address).bad_until = now + kLeave;
-      replace(address, "moved", now);
+      servers_.at(address).leaves_until = now + kLeave;
+      move_from(address, now);
       break;
   }
   find_chains(now);
@@ -215,7 +239,8 @@ void Conductor::watch_sessions(Time now) {
     }
   }
   for (const Key key : refused) {
-    actions_.emplace_back(Refuse{key, reason_of(sessions_.at(key), now)});
+    const Session& session = sessions_.at(key);
+    actions_.emplace_back(Refuse{key, reason_of(session, now), session.lacks_memory});
     remove(key);
   }
 }

@@ -32,18 +32,26 @@ bool Conductor::is_usable(const std::string& address, Time now) const {
   return found != servers_.end() && is_usable(found->second, now);
 }
 
+bool Conductor::leaves(const std::string& address, Time now) const {
+  const auto found = servers_.find(address);
+  return found != servers_.end() &&
+         (now < found->second.leaves_until || found->second.lease.state == LeaseState::kDraining);
+}
+
 /// Those with memory for so many positions, if nothing else were there.
 std::vector<Candidate> Conductor::candidates(int64_t num_positions, Time now) const {
   std::vector<Candidate> found;
   for (const auto& [address, server] : servers_) {
-    if (!server.is_listed || !is_usable(server, now)) continue;
+    if (!server.is_listed || !is_usable(server, now) || leaves(address, now)) continue;
     const int64_t room = server.lease.num_positions;  // 0: unknown.
     if (room > 0 && room < num_positions) continue;
     found.push_back({.address = address,
                      .layers = server.lease.layers,
                      .layers_per_s = server.lease.layers_per_s,
                      .token_layers_per_s = server.lease.token_layers_per_s,
-                     .num_sessions = std::max(server.num_sessions, server.lease.num_sessions)});
+                     .num_sessions = std::max(server.num_sessions, server.lease.num_sessions),
+                     .is_full = room > 0 && server.lease.num_free < num_positions,
+                     .has_head = server.lease.has_head});
   }
   return found;
 }
@@ -126,6 +134,7 @@ void Conductor::watch_servers(Time now) {
   for (auto& [address, server] : servers_) {
     if (!server.is_called && server.is_listed && now >= server.retry_at) call(address, server);
     if (!server.is_ready) continue;
+    if (server.num_sessions > 0 && leaves(address, now)) move_from(address, now);
     if (server.watch.is_due(now)) actions_.emplace_back(Say{address, server.watch.ping(now)});
     if (is_late) continue;
     const bool hangs = server.watch.hangs(now);

@@ -265,11 +265,17 @@ TEST(LeaseTest, AModelIsServedWhereEachLayerIs) {
   const auto lease = [](Span layers, LeaseState state = LeaseState::kServing) {
     return Lease{.state = state, .layers = layers};
   };
-  EXPECT_FALSE(are_all_served({}, 8));
-  EXPECT_TRUE(are_all_served({lease({4, 8}), lease({2, 3}), lease({0, 5})}, 8));
-  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({5, 8})}, 8));
-  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({4, 8}, LeaseState::kLoading)}, 8));
-  EXPECT_FALSE(are_all_served({lease({0, 7})}, 8));
+  EXPECT_FALSE(are_all_served({}, 8, false));
+  EXPECT_TRUE(are_all_served({lease({4, 8}), lease({2, 3}), lease({0, 5})}, 8, false));
+  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({5, 8})}, 8, false));
+  EXPECT_FALSE(are_all_served({lease({0, 4}), lease({4, 8}, LeaseState::kLoading)}, 8, false));
+  EXPECT_FALSE(are_all_served({lease({0, 7})}, 8, false));
+  Lease begin = lease({0, 5});
+  Lease end = lease({4, 8});
+  end.has_head = true;
+  EXPECT_FALSE(are_all_served({begin, end}, 8, true));
+  begin.has_head = true;
+  EXPECT_TRUE(are_all_served({begin, end}, 8, true));
 }
 
 }  // namespace

@@ -90,16 +90,18 @@ std::string fault_of(const Span& placed, const Lease& lease) {
 
 bool differ_for_routes(const Lease& before, const Lease& after) {
   return before.state != after.state || before.layers != after.layers ||
-         before.address != after.address || before.digest != after.digest;
+         before.address != after.address || before.digest != after.digest ||
+         before.has_head != after.has_head;
 }
 
-bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers) {
+bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers, bool needs_head) {
   std::vector<Candidate> serving;
   for (const Lease& lease : servers) {
-    if (lease.state == LeaseState::kServing)
-      serving.push_back({.address = {}, .layers = lease.layers});
+    if (lease.state != LeaseState::kServing) continue;
+    serving.push_back({.address = {}, .layers = lease.layers, .has_head = lease.has_head});
   }
-  return missing_layers(serving, {0, num_layers}).size() == 0;
+  const Span all{0, num_layers};
+  return missing_layers(serving, all).size() == 0 && (!needs_head || have_heads(serving, all));
 }
 
 }  // namespace atl::chain

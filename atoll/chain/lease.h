@@ -35,8 +35,9 @@ std::string fault_of(const Span& placed, const Lease& lease);
 /// Whether whoever routes has to know of this change at once: not of loads and speeds.
 bool differ_for_routes(const Lease& before, const Lease& after);
 
-/// Whether each layer of their model is with one of them that takes sessions.
-bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers);
+/// Whether each layer of their model is with one of them that takes sessions; and, where a gateway
+/// needs that, the head with some of the first and of the last layers.
+bool are_all_served(const std::vector<Lease>& servers, int32_t num_layers, bool needs_head);
 
 /// "waiting", "loading", "serving", "draining": in the order of the enumerators.
 std::span<const std::string_view> names_of(LeaseState);

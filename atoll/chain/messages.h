@@ -6,7 +6,8 @@
 // A session is one text that is read. Its gateway embeds the tokens, sends them to the first server
 // of a chain, and gets from the last one what the final norm reads. All are numbered by their
 // position in the text, so that whoever gets some of them twice passes over what it has, and
-// nothing depends on who has sent them.
+// nothing depends on who has sent them. A gateway without embedding and head sends tokens and what
+// is to be drawn behind them, and gets what was drawn.
 //
 // Shapes: T = tokens, C = hidden size.
 #include <compare>
@@ -17,10 +18,11 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/chain/fingerprint.h"
+#include "atoll/decoding/order.h"
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 4;
+constexpr uint16_t kProtocol = 5;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -54,6 +56,21 @@ struct Hop {
 enum class Precision : uint8_t { kFp32, kBf16, kInt8 };
 constexpr uint8_t num_values(Precision /*precision*/) { return 3; }
 
+/// Consecutive rows of one text, each for a token at its position, as they lie on the wire: what
+/// layers make, or in its place tokens that are not embedded yet, or what has come of orders.
+struct Rows {
+  int64_t begin = 0;  // The first one's position.
+  uint32_t num_tokens = 0;
+  Precision precision = Precision::kFp32;  // Of what layers make.
+  Bytes rows_TC = {};
+  std::vector<int32_t> ids = {};
+  std::vector<decoding::Outcome> outcomes = {};
+  /// What the head is to make of each; empty: nothing, the gateway has its own.
+  std::vector<decoding::Order> orders = {};
+
+  int64_t end() const { return begin + num_tokens; }
+};
+
 // ---- Between gateways and servers, and from server to server.
 
 /// First on each connection, from who calls.
@@ -80,26 +97,20 @@ struct Work {
   /// Counts how often its gateway went back in the text. Rows of a newer branch take the place of
   /// all from their position on.
   uint32_t branch = 0;
-  int64_t begin = 0;  // The first row's position.
   /// A session that begins as this one does, at the same servers: what is before `num_shared` is
-  /// not read again. 0: none. It counts for who does not know this session yet, where begin is
-  /// num_shared.
+  /// not read again. 0: none. It counts for who does not know this session yet, where the rows
+  /// begin at num_shared.
   uint64_t shares_with = 0;  // Its number, of the same gateway.
   int64_t num_shared = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.
-  Precision precision = Precision::kFp32;
-  uint32_t num_tokens = 0;
-  Bytes rows_TC;
+  Rows rows;
 };
-/// What the last layer made, to the gateway. Without rows: all before `begin` is read.
+/// What the last layer made, or the head, to the gateway. Without rows: all before them is read.
 struct Output {
   SessionId session;
   uint32_t epoch = 0;
   uint32_t branch = 0;
-  int64_t begin = 0;
-  Precision precision = Precision::kFp32;
-  uint32_t num_tokens = 0;
-  Bytes rows_TC;
+  Rows rows;
 };
 /// From the gateway: others follow the receiver from now on. It sends them again all that it has
 /// made.
@@ -207,6 +218,7 @@ struct Lease {
   std::string digest;      // Of the model: chains never mix two.
   int32_t num_layers = 0;  // Of the model.
   int32_t max_layers = 0;  // For how many there is memory here.
+  bool has_head = false;   // The embedding and the head are here too.
   bool is_fixed = false;   // Its user has named the layers: they stay.
   LeaseState state = LeaseState::kWaiting;
   Span layers;                    // Empty while it waits.

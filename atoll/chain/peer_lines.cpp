@@ -16,6 +16,7 @@ void PeerLines::send(net::ConnectionId id, const Message& message) {
   const MutexLock lock(mutex_);
   Line& line = lines_[id];
   if (line.is_closed) return;
+  if (frame.size() > net::kMaxFrameBytes) return give_up(id, line);  // Nobody would take it.
   line.bytes += frame.size();
   bytes_ += frame.size();
   line.queue.push_back(std::move(frame));

@@ -29,11 +29,15 @@ class Stuck final : public net::Transport {
   std::vector<net::ConnectionId> closed;
 };
 
-constexpr size_t kLarge = size_t{24} << 20;
+constexpr size_t kFrames = 6;
+constexpr size_t kLarge = kFrames * net::kMaxFrameBytes;
 
 struct PeerLinesTest : testing::Test {
+  /// kLarge, but for a few bytes.
   void send(net::ConnectionId line) {
-    lines.send(line, Piece{.model = "m", .bytes = Bytes(kLarge)});
+    for (size_t i = 0; i < kFrames; ++i) {
+      lines.send(line, Piece{.model = "m", .bytes = Bytes(net::kMaxFrameBytes - 64)});
+    }
   }
 
   Stuck transport;
@@ -44,6 +48,14 @@ TEST_F(PeerLinesTest, WhoTakesNothingIsGivenUp) {
   for (int i = 0; i < 2; ++i) send(1);
   EXPECT_THAT(transport.closed, ElementsAre());
   send(1);
+  EXPECT_THAT(transport.closed, ElementsAre(1U));
+}
+
+TEST_F(PeerLinesTest, AMessageThatNoFrameHoldsEndsItsLineAlone) {
+  lines.send(1, Piece{.model = "m", .bytes = Bytes(net::kMaxFrameBytes)});
+  EXPECT_THAT(transport.closed, ElementsAre(1U));
+  EXPECT_EQ(transport.tries[1], 0);
+  send(2);
   EXPECT_THAT(transport.closed, ElementsAre(1U));
 }
 
@@ -60,7 +72,7 @@ TEST_F(PeerLinesTest, WhatWaitsForAllTogetherHasABound) {
   transport.takes = true;
   for (net::ConnectionId line = 2; line < 12; ++line) lines.note(net::Writable{line});
   EXPECT_EQ(transport.tries[3], 1);
-  EXPECT_EQ(transport.tries[11], 2);
+  EXPECT_EQ(transport.tries[11], 1 + kFrames);
   transport.takes = false;
   for (net::ConnectionId line = 12; line < 22; ++line) send(line);
   EXPECT_THAT(transport.closed, ElementsAre(3U));

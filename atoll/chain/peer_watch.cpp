@@ -44,8 +44,9 @@ Duration PeerWatch::patience() const {
 
 bool PeerWatch::hangs(Time now) const {
   if (!unanswered_.empty() && now - unanswered_.front().second > patience()) return true;
-  const auto least = static_cast<double>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(kLeastPass).count());
+  const Duration known = usual_pass_ms_ > 0 ? kLeastPass : kUnknownPass;
+  const auto least =
+      static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(known).count());
   return last_.pass_ms > std::max(least, kManyTimes * usual_pass_ms_);
 }
 

@@ -15,7 +15,9 @@ class PeerWatch {
  public:
   static constexpr Duration kPingInterval = std::chrono::milliseconds(100);
   static constexpr Duration kLeastPatience = std::chrono::milliseconds(400);
-  static constexpr Duration kLeastPass = std::chrono::seconds(5);
+  /// Passes are made to last half a second at most; until some were seen they may last longer.
+  static constexpr Duration kLeastPass = std::chrono::seconds(2);
+  static constexpr Duration kUnknownPass = std::chrono::seconds(5);
 
   /// A ping is due: say it.
   bool is_due(Time now) const { return now >= next_ping_; }

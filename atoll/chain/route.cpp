@@ -10,6 +10,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// A pass with one text more takes so much longer.
 constexpr double kPerSession = 0.2;
+/// Where there is no room other texts have to go first, or this one waits.
+constexpr double kFull = 4;
 constexpr double kUnknownLayersPerS = 100;
 constexpr double kUnknownTokenLayersPerS = 1000;
 
@@ -18,7 +20,7 @@ double seconds_of(const Candidate& server, int32_t num_layers, const RouteQuery&
   const double one = server.layers_per_s > 0 ? server.layers_per_s : kUnknownLayersPerS;
   const double many =
       server.token_layers_per_s > 0 ? server.token_layers_per_s : kUnknownTokenLayersPerS;
-  const double load = 1 + kPerSession * server.num_sessions;
+  const double load = (1 + kPerSession * server.num_sessions) * (server.is_full ? kFull : 1);
   return num_layers * load *
          (static_cast<double>(query.num_prompt) / many +
           static_cast<double>(query.num_answer) / one);
@@ -56,7 +58,8 @@ std::optional<std::vector<Hop>> choose_route(std::span<const Candidate> candidat
   };
   for (const size_t i : order) {
     const Candidate& server = candidates[i];
-    if (server.layers.begin <= query.layers.begin) {
+    const bool may_begin = !query.needs_head || server.has_head || !query.from.empty();
+    if (server.layers.begin <= query.layers.begin && may_begin) {
       offer(i, count, query.layers.begin, 0, query.delay(query.from, server.address));
     }
     for (const size_t j : order) {
@@ -69,7 +72,8 @@ std::optional<std::vector<Hop>> choose_route(std::span<const Candidate> candidat
   size_t best = count;
   double best_time = kNever;
   for (const size_t i : order) {
-    if (end_of(i) != query.layers.end || soonest[i] == kNever) continue;
+    const bool may_end = !query.needs_head || candidates[i].has_head || !query.to.empty();
+    if (end_of(i) != query.layers.end || soonest[i] == kNever || !may_end) continue;
     const double time = soonest[i] + query.delay(candidates[i].address, query.to) * tokens;
     if (time < best_time) {
       best = i;
@@ -83,6 +87,30 @@ std::optional<std::vector<Hop>> choose_route(std::span<const Candidate> candidat
   }
   std::ranges::reverse(hops);
   return hops;
+}
+
+double seconds_by(std::span<const Hop> route, std::span<const Candidate> candidates,
+                  const RouteQuery& query) {
+  const auto tokens = static_cast<double>(query.num_answer + 1);
+  double time = 0;
+  std::string before = query.from;
+  for (const Hop& hop : route) {
+    const auto server = std::ranges::find(candidates, hop.address, &Candidate::address);
+    if (server == candidates.end()) return kNever;
+    time +=
+        query.delay(before, hop.address) * tokens + seconds_of(*server, hop.layers.size(), query);
+    before = hop.address;
+  }
+  return time + query.delay(before, query.to) * tokens;
+}
+
+bool have_heads(std::span<const Candidate> candidates, const Span& layers) {
+  const auto has_one_at = [&](int32_t layer) {
+    return std::ranges::any_of(candidates, [&](const Candidate& server) {
+      return server.has_head && server.layers.holds({layer, layer + 1});
+    });
+  };
+  return has_one_at(layers.begin) && has_one_at(layers.end - 1);
 }
 
 Span missing_layers(std::span<const Candidate> candidates, const Span& layers) {

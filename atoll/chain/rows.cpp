@@ -34,14 +34,24 @@ Rows cut(Rows rows, int64_t begin, int64_t end) {
   const int64_t first = std::clamp(begin, rows.begin, rows.end());
   const int64_t last = std::clamp(end, first, rows.end());
   if (first == rows.begin && last == rows.end()) return rows;
-  const auto size = static_cast<int64_t>(rows.rows_TC.size() / rows.num_tokens);
-  const auto at = [&](int64_t position) {
-    return rows.rows_TC.begin() + (position - rows.begin) * size;
+  const auto of = [&]<typename T>(const std::vector<T>& column) {
+    const auto size = static_cast<int64_t>(column.size() / rows.num_tokens);
+    return std::vector<T>(column.begin() + (first - rows.begin) * size,
+                          column.begin() + (last - rows.begin) * size);
   };
   return {.begin = first,
           .num_tokens = static_cast<uint32_t>(last - first),
           .precision = rows.precision,
-          .rows_TC = Bytes(at(first), at(last))};
+          .rows_TC = of(rows.rows_TC),
+          .ids = of(rows.ids),
+          .outcomes = of(rows.outcomes),
+          .orders = of(rows.orders)};
+}
+
+int64_t num_bytes(const Rows& rows) {
+  size_t bytes = rows.rows_TC.size() + rows.ids.size() * sizeof rows.ids[0];
+  for (const decoding::Order& order : rows.orders) bytes += decoding::num_bytes(order);
+  return static_cast<int64_t>(bytes);
 }
 
 size_t row_bytes(Precision precision, int64_t hidden_size) {

@@ -17,18 +17,11 @@ namespace atl::chain {
 std::string_view name_of(Precision precision);
 std::optional<Precision> precision_of(std::string_view name);
 
-/// Consecutive rows, as they lie on the wire.
-struct Rows {
-  int64_t begin = 0;
-  uint32_t num_tokens = 0;
-  Precision precision = Precision::kFp32;
-  Bytes rows_TC;
-
-  int64_t end() const { return begin + num_tokens; }
-};
-
 /// Takes what lies before and behind these positions away; rows that are all beyond vanish.
 Rows cut(Rows rows, int64_t begin, int64_t end);
+
+/// Of what they have in memory, about.
+int64_t num_bytes(const Rows& rows);
 
 /// What a row of so many values has on the wire.
 size_t row_bytes(Precision precision, int64_t hidden_size);

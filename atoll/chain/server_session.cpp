@@ -30,9 +30,9 @@ void ServerSession::go_back(int64_t position) {
     }
   };
   cut_off(unread_);
-  for (const Rows& rows : kept_) kept_bytes_ -= static_cast<int64_t>(rows.rows_TC.size());
   cut_off(kept_);
-  for (const Rows& rows : kept_) kept_bytes_ += static_cast<int64_t>(rows.rows_TC.size());
+  kept_bytes_ = 0;
+  for (const Rows& rows : kept_) kept_bytes_ += num_bytes(rows);
   arrived_ = std::min(arrived_, position);
   length_ = std::min(length_, position);
   for (auto* seen : {&received_, &made_}) {
@@ -61,7 +61,7 @@ ServerSession::Taken ServerSession::take(Work work) {
     go_back(0);                                     // It has got other layers of the chain.
     keeps_ = true;
   }
-  if (!hops_.empty() && work.precision != precision_) return Taken::kOther;
+  if (!hops_.empty() && work.rows.precision != precision_) return Taken::kOther;
   if (hops_.empty() || work.epoch > epoch_) {
     const std::string before = next();
     const bool is_new = hops_.empty();
@@ -73,19 +73,15 @@ ServerSession::Taken ServerSession::take(Work work) {
       again_ = all_kept();
     }
   }
-  precision_ = work.precision;
+  precision_ = work.rows.precision;
   if (work.branch < branch_) return Taken::kGood;
   if (work.branch > branch_) {
-    go_back(work.begin);
+    go_back(work.rows.begin);
     branch_ = work.branch;
   }
-  if (work.begin > arrived_) return Taken::kGap;
-  const int64_t end = work.begin + work.num_tokens;
-  Rows news = cut({.begin = work.begin,
-                   .num_tokens = work.num_tokens,
-                   .precision = work.precision,
-                   .rows_TC = std::move(work.rows_TC)},
-                  arrived_, end);
+  if (work.rows.begin > arrived_) return Taken::kGap;
+  const int64_t end = work.rows.end();
+  Rows news = cut(std::move(work.rows), arrived_, end);
   if (news.num_tokens == 0) return Taken::kGood;
   arrived_ = news.end();
   unread_.push_back(std::move(news));
@@ -94,8 +90,21 @@ ServerSession::Taken ServerSession::take(Work work) {
 
 int64_t ServerSession::unread_bytes() const {
   int64_t bytes = 0;
-  for (const Rows& rows : unread_) bytes += static_cast<int64_t>(rows.rows_TC.size());
+  for (const Rows& rows : unread_) bytes += num_bytes(rows);
   return bytes;
+}
+
+int64_t ServerSession::num_readable(int64_t order_bytes) const {
+  int64_t bytes = 0;
+  for (const Rows& rows : unread_) {
+    for (size_t i = 0; i < rows.orders.size(); ++i) {
+      const int64_t position = rows.begin + static_cast<int64_t>(i);
+      if (position < length_) continue;
+      bytes += static_cast<int64_t>(decoding::num_bytes(rows.orders[i]));
+      if (bytes > order_bytes) return std::max<int64_t>(position - length_, 1);
+    }
+  }
+  return num_unread();
 }
 
 std::vector<Rows> ServerSession::unread(int64_t count) const {
@@ -119,30 +128,21 @@ std::optional<Message> ServerSession::sent_on(Rows made) const {
   const int64_t end = made.end();
   made = cut(std::move(made), hops_.front().send_from, end);
   if (hops_.size() == 1) {
-    return Output{.session = id_,
-                  .epoch = epoch_,
-                  .branch = branch_,
-                  .begin = made.begin,
-                  .precision = made.precision,
-                  .num_tokens = made.num_tokens,
-                  .rows_TC = std::move(made.rows_TC)};
+    return Output{.session = id_, .epoch = epoch_, .branch = branch_, .rows = std::move(made)};
   }
   if (made.num_tokens == 0) return std::nullopt;
   return Work{.session = id_,
               .epoch = epoch_,
               .branch = branch_,
-              .begin = made.begin,
               .shares_with = shares_with_,
               .num_shared = num_shared_,
               .hops = {hops_.begin() + 1, hops_.end()},
-              .precision = made.precision,
-              .num_tokens = made.num_tokens,
-              .rows_TC = std::move(made.rows_TC)};
+              .rows = std::move(made)};
 }
 
 void ServerSession::keep(const Rows& made) {
   if (!keeps_ || hops_.size() == 1) return;  // The gateway has what the last one made.
-  kept_bytes_ += static_cast<int64_t>(made.rows_TC.size());
+  kept_bytes_ += num_bytes(made);
   kept_.push_back(made);
 }
 

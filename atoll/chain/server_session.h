@@ -43,6 +43,8 @@ class ServerSession {
   /// Positions that were read. Falls when its gateway goes back in the text.
   int64_t length() const { return length_; }
   int64_t num_unread() const { return arrived_ - length_; }
+  /// Of these the next ones, whose orders have so many bytes together at most; one at least.
+  int64_t num_readable(int64_t order_bytes) const;
   int64_t unread_bytes() const;
   /// The next `count` unread rows.
   std::vector<Rows> unread(int64_t count) const;

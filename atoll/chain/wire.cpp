@@ -9,24 +9,50 @@
 #include "atoll/base/error.h"
 #include "atoll/swarm/frame.h"
 
+// The fields of each message, once, for both directions. Append only, and raise kProtocol.
+
+namespace atl::decoding {
+
+using swarm::Is;
+
+void visit(auto& io, Is<SamplerOptions> auto& m) {
+  io(m.temperature, m.top_k, m.top_p, m.min_p, m.repetition_penalty, m.frequency_penalty,
+     m.presence_penalty, m.seed);
+}
+void visit(auto& io, Is<SeenToken> auto& m) { io(m.id, m.num_made); }
+void visit(auto& io, Is<TokenScore> auto& m) { io(m.id, m.logprob, m.top); }
+void visit(auto& io, Is<Order> auto& m) {
+  io(m.wanted);
+  if (m.wanted == Wanted::kScore) io(m.id, m.num_top);
+  if (m.wanted == Wanted::kToken) {
+    io(m.is_scored, m.num_top, m.position, m.sampler, m.bias, m.seen, m.allowed);
+  }
+}
+void visit(auto& io, Is<Outcome> auto& m) {
+  io(m.wanted);
+  if (m.wanted == Wanted::kHidden) io(m.hidden_C);
+  if (m.wanted == Wanted::kScore || m.wanted == Wanted::kToken) io(m.score);
+}
+
+}  // namespace atl::decoding
+
 namespace atl::chain {
 
 using swarm::Is;
 
-// The fields of each message, once, for both directions. Append only, and raise kProtocol.
 void visit(auto& io, Is<Span> auto& m) { io(m.begin, m.end); }
 void visit(auto& io, Is<SessionId> auto& m) { io(m.gateway, m.number); }
 void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers, m.send_from); }
 void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.gateway); }
 void visit(auto& io, Is<Greeted> auto& m) { io(m.layers); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
+void visit(auto& io, Is<Rows> auto& m) {
+  io(m.begin, m.num_tokens, m.precision, m.rows_TC, m.ids, m.outcomes, m.orders);
+}
 void visit(auto& io, Is<Work> auto& m) {
-  io(m.session, m.epoch, m.branch, m.begin, m.shares_with, m.num_shared, m.hops, m.precision,
-     m.num_tokens, m.rows_TC);
+  io(m.session, m.epoch, m.branch, m.shares_with, m.num_shared, m.hops, m.rows);
 }
-void visit(auto& io, Is<Output> auto& m) {
-  io(m.session, m.epoch, m.branch, m.begin, m.precision, m.num_tokens, m.rows_TC);
-}
+void visit(auto& io, Is<Output> auto& m) { io(m.session, m.epoch, m.branch, m.rows); }
 void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.hops); }
 void visit(auto& io, Is<Forget> auto& m) { io(m.session, m.epoch); }
 void visit(auto& io, Is<Trouble> auto& m) { io(m.session, m.epoch, m.fault, m.reason); }
@@ -36,7 +62,7 @@ void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
 void visit(auto& io, Is<Lease> auto& m) {
   io(m.name, m.address, m.model, m.digest, m.num_layers, m.max_layers, m.is_fixed, m.state,
      m.layers, m.layers_per_s, m.token_layers_per_s, m.num_free, m.num_positions, m.num_sessions,
-     m.links);
+     m.links, m.has_head);
 }
 void visit(auto& io, Is<Offer> auto& m) { io(m.lease); }
 void visit(auto& io, Is<Place> auto& m) { io(m.layers); }
@@ -83,22 +109,33 @@ void check(const std::vector<Hop>& hops) {
   }
 }
 
-void check_rows(const auto& rows) {
-  const size_t least = rows.num_tokens;  // A row has at least a byte.
+/// `instead`: what may be in the place of rows.
+void check_rows(const Rows& rows, size_t instead) {
+  const size_t count = rows.num_tokens;
   const size_t size = rows.rows_TC.size();
-  if (!is_position(rows.begin) || size < least || (least == 0 ? size > 0 : size % least != 0)) {
-    throw InputError(fmt::format("{} bytes for {} rows from position {}", rows.rows_TC.size(),
-                                 rows.num_tokens, rows.begin));
+  // A row has at least a byte.
+  const bool has_rows = count == 0 ? size == 0 : size >= count && size % count == 0;
+  const bool are_right = instead > 0 ? instead == count && size == 0 : has_rows;
+  if (!is_position(rows.begin) || !are_right) {
+    throw InputError(fmt::format("{} bytes and {} others for {} rows from position {}", size,
+                                 instead, count, rows.begin));
   }
 }
 
 struct Check {
   void operator()(const Work& m) const {
     check(m.hops);
-    if (m.num_tokens == 0) throw InputError("work without rows");
-    check_rows(m);
+    if (m.rows.num_tokens == 0) throw InputError("work without rows");
+    check_rows(m.rows, m.rows.ids.size());
+    const size_t num_orders = m.rows.orders.size();
+    if (!m.rows.outcomes.empty() || (num_orders > 0 && num_orders != m.rows.num_tokens)) {
+      throw InputError(fmt::format("{} orders for {} rows", num_orders, m.rows.num_tokens));
+    }
   }
-  void operator()(const Output& m) const { check_rows(m); }
+  void operator()(const Output& m) const {
+    check_rows(m.rows, m.rows.outcomes.size());
+    if (!m.rows.ids.empty() || !m.rows.orders.empty()) throw InputError("an output of orders");
+  }
   void operator()(const Reroute& m) const { check(m.hops); }
   void operator()(const Testify& m) const {
     if (!is_position(m.end)) throw InputError("a position that cannot be");

@@ -14,6 +14,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
@@ -34,6 +35,9 @@ struct GatewayArguments {
   std::string wire = "fp32";
   bool deterministic = false;
   double audit = 0.125;
+  bool remote_head = false;
+  std::string swarm_name;
+  int64_t max_guesses = 16;
   std::string draft_model;
   double draft_kv_gib = 0.25;
 };
@@ -50,10 +54,16 @@ there; until then requests hear 503.
 --draft-model names a small model of the same tokenizer. It runs here and guesses how texts go on,
 so that the servers read several tokens in a round trip; what they answer stays the same.
 
+With --remote-head this machine needs no weights: MODEL is a folder with config.json and the
+tokenizer, and which model it is the swarm says (where it serves several: --swarm-name). Servers
+with --head embed the tokens and draw the next ones, as this gateway says; answers are the same.
+Nothing is recomputed: a server is believed.
+
 Examples:
   atoll gateway my-model --join @invite.txt --run runs/gateway   by `atoll invite --role gateway`
   atoll gateway my-model --join 127.0.0.1:7070                   in the clear, on this machine
-  atoll gateway my-model --join 127.0.0.1:7070 --draft-model my-small-model)";
+  atoll gateway my-model --join 127.0.0.1:7070 --draft-model my-small-model
+  atoll gateway my-tokenizer --join 127.0.0.1:7070 --remote-head)";
 
 /// The model that guesses, all of it. Throws InputError where its tokens are others.
 std::optional<LoadedModel> load_draft(const GatewayArguments& arguments,
@@ -78,6 +88,38 @@ std::optional<LoadedModel> load_draft(const GatewayArguments& arguments,
   return draft;
 }
 
+/// What a gateway has of a model, and how servers are to call it.
+struct OwnPart {
+  LoadedModel loaded;
+  std::string digest;
+  serve::Auditor::Load load;  // For audits; none without weights.
+};
+
+OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
+  LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
+  const weights::ModelConfig& config = loaded.model.config();
+  const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
+  const weights::ServedType type = type_of(arguments.model);
+  std::string digest = weights::digest_as_served(read_parts(config, files, clock).digest(), config,
+                                                 files->tensors(), type);
+  const auto load = [config, files, type] {
+    return std::make_unique<model::Model>(
+        config, weights::as_served(config, files, type, 0, config.num_layers, /*num_threads=*/1));
+  };
+  return {.loaded = std::move(loaded), .digest = std::move(digest), .load = load};
+}
+
+/// Nothing where it was stopped.
+std::optional<OwnPart> without_weights(const GatewayArguments& arguments, const SwarmPlace& place,
+                                       const Clock& clock) {
+  const auto found = model_of_swarm(arguments.swarm_name, type_of(arguments.model), place, clock,
+                                    [] { return num_interrupts() > 0; });
+  if (!found) return std::nullopt;
+  return OwnPart{.loaded = load_without_weights(arguments.model, found->manifest),
+                 .digest = found->digest,
+                 .load = {}};
+}
+
 void answer(const GatewayArguments& arguments) {
   const auto precision = chain::precision_of(arguments.wire);
   if (!precision) throw UsageError("--wire is fp32, bf16 or int8, not '" + arguments.wire + "'");
@@ -86,32 +128,27 @@ void answer(const GatewayArguments& arguments) {
   }
   watch_interrupts();
   const SystemClock clock;
-  const LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
-  const weights::ModelConfig& config = loaded.model.config();
-  const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
-  const weights::ServedType type = type_of(arguments.model);
-  const std::string digest = weights::digest_as_served(read_parts(config, files, clock).digest(),
-                                                       config, files->tensors(), type);
-  const std::optional<LoadedModel> draft = load_draft(arguments, loaded);
+  std::optional<OwnPart> own;
+  if (!arguments.remote_head) own = with_weights(arguments, clock);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
+  if (arguments.remote_head) own = without_weights(arguments, place, clock);
+  if (!own) return;
+  const LoadedModel& loaded = own->loaded;
+  const std::optional<LoadedModel> draft = load_draft(arguments, loaded);
   chain::DirectoryPostOptions post = place.post_options();
-  post.watches = digest;
+  post.watches = own->digest;
   const auto generator = std::make_shared<serve::ChainGenerator>(
       loaded.model,
       serve::ChainOptions{.post = std::move(post),
-                          .digest = digest,
+                          .digest = own->digest,
+                          .needs_head = arguments.remote_head,
                           .precision = *precision,
                           .max_sessions = arguments.api.service.limits.shares.running,
+                          .max_drafts = arguments.max_guesses,
                           .draft = draft ? &draft->model : nullptr,
                           .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
                           .audit_fraction = arguments.audit,
-                          .load =
-                              [config, files, type] {
-                                return std::make_unique<model::Model>(
-                                    config,
-                                    weights::as_served(config, files, type, 0, config.num_layers,
-                                                       /*num_threads=*/1));
-                              }},
+                          .load = own->load},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   answer_requests(arguments.api, arguments.model, loaded, generator, clock);
 }
@@ -136,6 +173,16 @@ void add_gateway_command(CLI::App& app) {
                    "is to do, and who computes something else is reported (0: nothing)")
       ->check(real_number(0, 1))
       ->capture_default_str();
+  command->add_flag("--remote-head", arguments->remote_head,
+                    "no weights here: servers with --head embed, and draw from the seed that this "
+                    "gateway sends; of MODEL only settings and tokenizer are read");
+  command->add_option("--swarm-name", arguments->swarm_name,
+                      "with --remote-head: which of the models that the swarm serves");
+  command
+      ->add_option("--max-guesses", arguments->max_guesses,
+                   "guesses under way at most, all texts together (0: none)")
+      ->check(whole_number<int64_t>(0, 1024))
+      ->capture_default_str();
   CLI::Option* draft = command->add_option(
       "--draft-model", arguments->draft_model,
       "a small model of the same tokenizer, which guesses tokens: same answers, sooner");
@@ -153,6 +200,12 @@ void add_gateway_command(CLI::App& app) {
     }
     if (command->count("--strict") > 0 && command->count("--draft-model") == 0) {
       throw UsageError("--strict: a gateway without --draft-model checks no weights");
+    }
+    if (arguments->remote_head && command->count("--audit") > 0) {
+      throw UsageError("--audit: a gateway with --remote-head has no weights to recompute with");
+    }
+    if (!arguments->remote_head && command->count("--swarm-name") > 0) {
+      throw UsageError("--swarm-name: without --remote-head it is MODEL that is served");
     }
     arguments->swarm.insecure = arguments->api.service.insecure;
     answer(*arguments);

@@ -38,6 +38,38 @@ std::optional<Bytes> lent(const ModelParts& parts, const chain::Want& want) {
                                            : parts.piece(want.part, want.piece);
 }
 
+serve::ModelFetcherOptions fetcher_options(const SwarmPlace& place, fs::path cache) {
+  return {.post = place.post_options(),
+          .own_name = place.name(),
+          .cache = cache.empty() ? users_cache() : std::move(cache),
+          .log = print_note};
+}
+
+net::TransportFactory transports_of(const SwarmPlace& place) {
+  return [&place](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); };
+}
+
+/// Nothing where it was stopped.
+std::optional<SwarmModel> open_model(serve::ModelFetcher& fetcher, const std::string& name,
+                                     weights::ServedType type, const LayerSource::Stops& stops) {
+  const bool is_said = type != weights::ServedType::kAuto;
+  const auto found = fetcher.find(name, is_said, stops);
+  if (!found || !fetcher.open(*found, stops)) return std::nullopt;
+  if (const std::string others = chain::type_of(found->digest); !is_said && !others.empty()) {
+    const auto known = weights::served_type(others);
+    if (!known) throw InputError(fmt::format("the swarm serves it in '{}'", printable(others)));
+    type = *known;
+  }
+  const weights::ModelManifest& manifest = fetcher.manifest();
+  print_note(
+      fmt::format("'{}' ({}) is the model", printable(found->name), found->digest.substr(0, 8)));
+  return SwarmModel{.name = found->name,
+                    .type = type,
+                    .digest = weights::digest_as_served(chain::files_of(found->digest),
+                                                        manifest.config, manifest.tensors, type),
+                    .manifest = manifest};
+}
+
 /// What was fetched so far: a thread fetches, another one lends.
 struct Fetched {
   explicit Fetched(serve::ModelFetcher fetcher_in) : fetcher(std::move(fetcher_in)) {}
@@ -87,38 +119,35 @@ LayerSource layers_of_files(const ModelArguments& arguments, const Clock& clock)
           .lend = [parts](const chain::Want& want) { return lent(*parts, want); }};
 }
 
-std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, fs::path cache,
-                                           const SwarmPlace& place, const Clock& clock,
-                                           const LayerSource::Stops& stops) {
-  const auto fetched = std::make_shared<Fetched>(serve::ModelFetcher(
-      {.post = place.post_options(),
-       .own_name = place.name(),
-       .cache = cache.empty() ? users_cache() : std::move(cache),
-       .log = print_note},
-      [&place](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); },
-      clock));
-  weights::ServedType type = type_of(arguments);
-  const bool is_said = type != weights::ServedType::kAuto;
-  const auto found = fetched->fetcher.find(arguments.model, is_said, stops);
-  if (!found || !fetched->fetcher.open(*found, stops)) return std::nullopt;
-  if (const std::string others = chain::type_of(found->digest); !is_said && !others.empty()) {
-    const auto known = weights::served_type(others);
-    if (!known) throw InputError(fmt::format("the swarm serves it in '{}'", printable(others)));
-    type = *known;
-  }
-  const weights::ModelManifest& manifest = fetched->fetcher.manifest();
-  print_note(fmt::format("'{}' ({}) is the model; its layers come from other servers",
-                         printable(found->name), found->digest.substr(0, 8)));
+std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedType type,
+                                         const SwarmPlace& place, const Clock& clock,
+                                         const LayerSource::Stops& stops) {
+  serve::ModelFetcherOptions options = fetcher_options(place, {});
+  options.takes_kept = false;
+  serve::ModelFetcher fetcher(std::move(options), transports_of(place), clock);
+  return open_model(fetcher, name, type, stops);
+}
+
+std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool with_head,
+                                           fs::path cache, const SwarmPlace& place,
+                                           const Clock& clock, const LayerSource::Stops& stops) {
+  const auto fetched = std::make_shared<Fetched>(
+      serve::ModelFetcher(fetcher_options(place, std::move(cache)), transports_of(place), clock));
+  const auto model = open_model(fetched->fetcher, arguments.model, type_of(arguments), stops);
+  if (!model) return std::nullopt;
+  const weights::ServedType type = model->type;
+  const weights::ModelManifest& manifest = model->manifest;
+  print_note("its layers come from other servers");
   {
     const MutexLock lock(fetched->mutex);
     fetched->parts = std::make_shared<const ModelParts>(
         manifest, ModelParts::Hashes(),
         std::make_shared<const ModelFiles>(manifest.config, manifest.tensors, nullptr));
   }
-  const auto files = [fetched, type](
+  const auto files = [fetched, type, with_head](
                          int32_t begin, int32_t end,
                          const LayerSource::Stops& stop) -> std::shared_ptr<const ModelFiles> {
-    const auto parts = fetched->fetcher.fetch(begin, end, stop);
+    const auto parts = fetched->fetcher.fetch(begin, end, with_head, stop);
     if (parts == nullptr) return nullptr;
     {
       const MutexLock lock(fetched->mutex);
@@ -137,9 +166,8 @@ std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, fs::
   return LayerSource{.config = manifest.config,
                      .tensors = manifest.tensors,
                      .type = type,
-                     .name = found->name,
-                     .digest = weights::digest_as_served(chain::files_of(found->digest),
-                                                         manifest.config, manifest.tensors, type),
+                     .name = model->name,
+                     .digest = model->digest,
                      .files = files,
                      .lend = lend};
 }

@@ -14,6 +14,7 @@
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/model_files.h"
+#include "atoll/weights/model_manifest.h"
 #include "atoll/weights/model_parts.h"
 
 namespace atl::cli {
@@ -43,12 +44,25 @@ weights::ModelParts read_parts(const weights::ModelConfig& config,
 /// Whether that is no model on this machine, but may be one's name.
 bool is_no_file(const std::string& model);
 
+/// A model as a swarm serves it, of which nothing else is here.
+struct SwarmModel {
+  std::string name;
+  weights::ServedType type = {};
+  std::string digest;  // With the type.
+  weights::ModelManifest manifest;
+};
+/// The model that the swarm serves, or the one of that name, in the type that others have where its
+/// user says none; waits until somebody does. Nothing where it was stopped. Throws InputError.
+std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedType type,
+                                         const SwarmPlace& place, const Clock& clock,
+                                         const LayerSource::Stops& stops);
+
 /// Of files. Throws InputError.
 LayerSource layers_of_files(const ModelArguments& arguments, const Clock& clock);
-/// The model that the swarm serves, or the one of that name, in the type that others have where its
-/// user says none; what is fetched of it is kept in the folder `cache` (empty: the user's). Nothing
-/// where it was stopped. Throws InputError.
-std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments,
+/// Of servers, of the model that model_of_swarm() would find, or of one that was fetched before;
+/// what is fetched, with the head or without, is kept in the folder `cache` (empty: the user's).
+/// Nothing where it was stopped. Throws InputError.
+std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool with_head,
                                            std::filesystem::path cache, const SwarmPlace& place,
                                            const Clock& clock, const LayerSource::Stops& stops);
 

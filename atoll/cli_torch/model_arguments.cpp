@@ -101,6 +101,25 @@ LoadedModel load_model(const ModelArguments& arguments) {
   return with_tokenizer(arguments, folder, model::Model(config, std::move(files)));
 }
 
+LoadedModel load_without_weights(const ModelArguments& arguments,
+                                 const weights::ModelManifest& manifest) {
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  const std::filesystem::path folder = weights::resolve_model(arguments.model);
+  const weights::ModelConfig own = weights::load_hf_config(folder).config;
+  const weights::ModelConfig& config = manifest.config;
+  if (own.vocab_size != config.vocab_size || own.hidden_size != config.hidden_size ||
+      own.num_layers != config.num_layers) {
+    throw InputError(fmt::format(
+        "'{}' is a model of {} layers, {} wide, with {} ids, and the servers' has {}, {} and {}: "
+        "name a folder of theirs",
+        folder.string(), own.num_layers, own.hidden_size, own.vocab_size, config.num_layers,
+        config.hidden_size, config.vocab_size));
+  }
+  auto files = std::make_shared<const weights::ModelFiles>(config, manifest.tensors, nullptr);
+  return with_tokenizer(arguments, folder,
+                        model::Model(config, std::move(files), model::LayerRange{}));
+}
+
 LoadedModel load_model(const ModelArguments& arguments, model::LayerRange layers) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const std::filesystem::path folder = weights::resolve_model(arguments.model);

@@ -9,6 +9,7 @@
 #include "atoll/model/model.h"
 #include "atoll/tokenizer/tokenizer.h"
 #include "atoll/weights/hf_config.h"
+#include "atoll/weights/model_manifest.h"
 #include "atoll/weights/served_type.h"
 
 namespace CLI {
@@ -50,5 +51,9 @@ LoadedModel load_model(const ModelArguments& arguments);
 /// The same on the CPU with these layers alone; of the others nothing is read, and no weights are
 /// checked.
 LoadedModel load_model(const ModelArguments& arguments, model::LayerRange layers);
+/// Tokenizer and settings of a model of which no weights are here, as others serve it. Throws
+/// InputError where the folder is another model's.
+LoadedModel load_without_weights(const ModelArguments& arguments,
+                                 const weights::ModelManifest& manifest);
 
 }  // namespace atl::cli

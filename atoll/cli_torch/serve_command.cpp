@@ -45,6 +45,8 @@ struct ServeArguments {
   ApiArguments api;
   SwarmArguments swarm;
   std::string blocks;
+  bool head = false;
+  bool deterministic = false;
   std::string advertise;
   std::string model_cache;
   std::string upload_rate;
@@ -154,16 +156,19 @@ std::optional<chain::Span> named_layers(const std::string& text, int64_t num_lay
   return layers;
 }
 
-/// The bytes of the largest layer.
-double layer_bytes(const LayerSource& source) {
+struct PartBytes {
+  double layer = 0;  // The largest.
+  double head = 0;   // What is in no layer.
+};
+PartBytes part_bytes(const LayerSource& source) {
   auto layers = weights::tensors_by_part(source.config);
-  layers.pop_back();  // What is in none.
   const auto served = tensors_as_served(source.config, source.tensors, source.type);
-  uint64_t most = 0;
+  PartBytes bytes{.head = static_cast<double>(weights::part_bytes(served, layers.back()))};
+  layers.pop_back();
   for (const std::vector<size_t>& layer : layers) {
-    most = std::max(most, weights::part_bytes(served, layer));
+    bytes.layer = std::max(bytes.layer, static_cast<double>(weights::part_bytes(served, layer)));
   }
-  return static_cast<double>(most);
+  return bytes;
 }
 
 /// How many layers fit into this machine's memory. Throws InputError where it is none, or fewer
@@ -172,21 +177,24 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
                        const std::optional<chain::Span>& named) {
   const weights::ModelConfig& config = source.config;
   const double memory = memory_bytes(arguments);
-  const double each = layer_bytes(source);
+  const PartBytes each = part_bytes(source);
+  const double program = kProgramBytes + (arguments.head ? each.head : 0);
   const auto kv = static_cast<double>(kv_bytes(arguments));
   // A page of keys and values is there for all of a server's layers.
   const double page = 2.0 * sizeof(float) * model::KvPool::kPagePositions *
                       static_cast<double>(config.num_kv_heads * config.head_size());
   const auto fitting = static_cast<int64_t>(
-      std::max(0.0, std::min((memory - kv - kProgramBytes) / each, kv / page)));
+      std::max(0.0, std::min((memory - kv - program) / each.layer, kv / page)));
   const int64_t wanted = named ? named->size() : 1;
   if (fitting < wanted) {
     throw InputError(fmt::format(
-        "{} of this model's {} layers have {} each, keys and values {} and the program {}: that is "
+        "{} of this model's {} layers have {} each, keys and values {} and the program{} {}: that "
+        "is "
         "more than the {} that may be used here; it has room for {} layers (--blocks, --kv-gib, "
         "--memory-gib)",
-        wanted, config.num_layers, format_bytes(each), format_bytes(kv),
-        format_bytes(kProgramBytes), format_bytes(memory), fitting));
+        wanted, config.num_layers, format_bytes(each.layer), format_bytes(kv),
+        arguments.head ? " with the head" : "", format_bytes(program), format_bytes(memory),
+        fitting));
   }
   return static_cast<int32_t>(std::min(fitting, config.num_layers));
 }
@@ -201,7 +209,8 @@ void serve_layers(const ServeArguments& arguments) {
   const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
   std::optional<LayerSource> source;
   if (is_no_file(arguments.model.model)) {
-    source = layers_of_swarm(arguments.model, arguments.model_cache, place, clock, stops);
+    source = layers_of_swarm(arguments.model, arguments.head, arguments.model_cache, place, clock,
+                             stops);
     if (!source) return;
   } else {
     source = layers_of_files(arguments.model, clock);
@@ -228,10 +237,11 @@ void serve_layers(const ServeArguments& arguments) {
                  .digest = source->digest,
                  .num_layers = static_cast<int32_t>(config.num_layers),
                  .max_layers = max_layers,
+                 .has_head = arguments.head,
                  .is_fixed = named.has_value(),
                  .layers = named.value_or(chain::Span{}),
                  .links = {}},
-       .engine = {.kv_bytes = kv_bytes(arguments)},
+       .engine = {.kv_bytes = kv_bytes(arguments), .has_head = arguments.head},
        .load = [&](model::LayerRange layers,
                    const LayerSource::Stops& ends) -> std::unique_ptr<model::Model> {
          auto files = source->files(static_cast<int32_t>(layers.begin),
@@ -261,6 +271,10 @@ void serve_model(const ServeArguments& arguments) {
         "say --gateway to answer requests with all of the model here, or --join to serve some of "
         "its layers to a swarm, for which `atoll gateway` answers");
   }
+  if (arguments.deterministic && arguments.model.device != "cpu") {
+    throw UsageError(
+        "--deterministic: devices sum in an order that hangs on what is read together");
+  }
   if (!joins && arguments.model.model.empty()) {
     throw UsageError("name a model: a folder, a GGUF file or a run directory");
   }
@@ -286,6 +300,11 @@ void add_serve_command(CLI::App& app) {
   add_swarm_arguments(*command, arguments->swarm, identity::Role::kServer);
   command->add_option("--blocks", arguments->blocks,
                       "A:B: the layers from A to before B (default: as the coordinator says)");
+  command->add_flag("--deterministic", arguments->deterministic,
+                    "refuse what makes tokens hang on what else is asked: devices beside the CPU");
+  command->add_flag("--head", arguments->head,
+                    "the embedding and the head as well, for gateways that have none: of use with "
+                    "the first or the last layers (--blocks)");
   command->add_option("--advertise", arguments->advertise,
                       "HOST:PORT where others of the swarm reach this server (default: where it "
                       "listens)");
@@ -309,10 +328,11 @@ void add_serve_command(CLI::App& app) {
   command->callback([command, arguments] {
     // What is for the other way to serve is no silent wish.
     const auto others =
-        arguments->gateway ? std::vector{"--blocks", "--advertise", "--peer-name", "--model-cache",
-                                         "--upload-rate"}
-                           : std::vector{"--tokenizer",   "--strict",      "--template",   "--keys",
-                                         "--certificate", "--private-key", "--max-running"};
+        arguments->gateway
+            ? std::vector{"--blocks",    "--head",        "--advertise",
+                          "--peer-name", "--model-cache", "--upload-rate"}
+            : std::vector{"--tokenizer",   "--strict",      "--template",    "--keys",
+                          "--certificate", "--private-key", "--max-running", "--deterministic"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,

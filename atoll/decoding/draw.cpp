@@ -3,35 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 
 namespace atl::decoding {
-
-TokenScore score_of(std::span<const float> logits_V, int64_t id, int64_t num_top) {
-  ATOLL_CHECK(id >= 0 && id < std::ssize(logits_V) && num_top >= 0);
-  const double largest = *std::ranges::max_element(logits_V);
-  double sum = 0;
-  for (const float logit : logits_V) sum += std::exp(logit - largest);
-  const double log_sum = largest + std::log(sum);
-  TokenScore score{.id = id, .logprob = logits_V[static_cast<size_t>(id)] - log_sum, .top = {}};
-  if (num_top == 0) return score;
-  std::vector<int64_t> ids(logits_V.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min<int64_t>(num_top, std::ssize(ids));
-  std::ranges::partial_sort(ids, end, [&](int64_t a, int64_t b) {
-    const float of_a = logits_V[static_cast<size_t>(a)];
-    const float of_b = logits_V[static_cast<size_t>(b)];
-    return of_a != of_b ? of_a > of_b : a < b;
-  });
-  for (auto it = ids.begin(); it != end; ++it) {
-    score.top.emplace_back(*it, logits_V[static_cast<size_t>(*it)] - log_sum);
-  }
-  return score;
-}
 
 Draw::Draw(const GenerationRequest& request, int64_t vocab_size)
     : sampler_(request.sampler),
@@ -76,22 +53,22 @@ bool Draw::is_over() const {
   return matcher_ && matcher_->may_end() && matcher_->place().tops.empty();
 }
 
-TokenScore Draw::next(std::span<float> logits_V, int64_t position) const {
-  std::vector<float> own;  // The score is the model's, before what changes its logits here.
-  if (num_top_) own.assign(logits_V.begin(), logits_V.end());
-  const int64_t id = choose(logits_V, position);
-  return num_top_ ? score_of(own, id, *num_top_) : TokenScore{.id = id};
-}
-
-int64_t Draw::choose(std::span<float> logits_V, int64_t position) const {
-  for (const auto& [id, bias] : bias_) logits_V[static_cast<size_t>(id)] += bias;
-  seen_.penalise(logits_V, sampler_);
-  std::optional<grammar::TokenMask> allowed;
-  if (matcher_) allowed = matcher_->mask();
-  if (allowed && allowed->count() == 0) {
+Order Draw::order(int64_t position) const {
+  Order order{.wanted = Wanted::kToken,
+              .is_scored = num_top_.has_value(),
+              .num_top = num_top_.value_or(0),
+              .position = position,
+              .sampler = sampler_,
+              .bias = {bias_.begin(), bias_.end()},
+              .seen = seen_.penalised(sampler_),
+              .allowed = {}};
+  if (!matcher_) return order;
+  grammar::TokenMask allowed = matcher_->mask();
+  if (allowed.count() == 0) {
     throw InputError("no token of the model's vocabulary goes on as the answer's grammar demands");
   }
-  return sample(logits_V, sampler_, position, allowed ? &*allowed : nullptr);
+  order.allowed = std::move(allowed.words());
+  return order;
 }
 
 }  // namespace atl::decoding

@@ -17,10 +17,11 @@ using ::testing::Pair;
 const std::vector<float> kLogits{1, 3, 2, 3};
 const GenerationRequest kGreedy{.prompt = {0}, .sampler = {.temperature = 0}};
 
-int64_t drawn(const GenerationRequest& request) {
-  std::vector<float> logits = kLogits;
-  return Draw(request, 4).next(logits, 1).id;
+TokenScore next(const Draw& draw, std::vector<float> logits, int64_t position) {
+  return follow(draw.order(position), logits).score;
 }
+
+int64_t drawn(const GenerationRequest& request) { return next(Draw(request, 4), kLogits, 1).id; }
 
 TEST(DrawTest, ScoresAreTheSoftmaxOfTheLogitsTheLikeliestFirst) {
   const double log_sum = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(2.0));
@@ -39,8 +40,7 @@ TEST(DrawTest, ABiasComesBeforeAllElseAndTheScoreBeforeIt) {
   request.logit_bias = {{0, 100.0F}};
   EXPECT_EQ(drawn(request), 0);
   request.top_logprobs = 1;
-  std::vector<float> logits = kLogits;
-  const TokenScore score = Draw(request, 4).next(logits, 1);
+  const TokenScore score = next(Draw(request, 4), kLogits, 1);
   EXPECT_EQ(score.id, 0);
   EXPECT_NEAR(score.logprob, score_of(kLogits, 0, 0).logprob, 1e-12);
   EXPECT_EQ(score.top[0].first, 1);
@@ -53,8 +53,7 @@ TEST(DrawTest, WhatIsInTheTextIsPenalised) {
   EXPECT_EQ(drawn(request), 3);
   Draw draw(request, 4);
   draw.add(3);
-  std::vector<float> logits = kLogits;
-  EXPECT_EQ(draw.next(logits, 1).id, 2);
+  EXPECT_EQ(next(draw, kLogits, 1).id, 2);
 }
 
 TEST(DrawTest, OfTheseTwoOnlyWhatWasMadeIsPenalised) {
@@ -62,11 +61,9 @@ TEST(DrawTest, OfTheseTwoOnlyWhatWasMadeIsPenalised) {
   request.sampler.presence_penalty = 1.5;
   request.prompt = {1};
   Draw draw(request, 4);
-  std::vector<float> logits = kLogits;
-  EXPECT_EQ(draw.next(logits, 1).id, 1);
+  EXPECT_EQ(next(draw, kLogits, 1).id, 1);
   draw.add(1);
-  logits = kLogits;
-  EXPECT_EQ(draw.next(logits, 2).id, 3);
+  EXPECT_EQ(next(draw, kLogits, 2).id, 3);
 }
 
 TEST(DrawTest, IdsOverTheVocabularyAreRefusedByName) {
@@ -94,13 +91,12 @@ TEST(DrawTest, AnAnswerStaysWithinItsGrammarWhateverTheModelFinds) {
     request.sampler.temperature = temperature;
     Draw draw(request, 4);
     for (const int64_t wanted : {2, 0}) {
-      std::vector<float> logits = kLogits;
-      EXPECT_EQ(draw.next(logits, 1).id, wanted);
+      EXPECT_EQ(next(draw, kLogits, 1).id, wanted);
       draw.add(wanted);
       EXPECT_FALSE(draw.is_over());
     }
     std::vector<float> logits{0, 100, 0, 50};  // It may end here, or go on with c.
-    EXPECT_EQ(draw.next(logits, 3).id, 3);
+    EXPECT_EQ(next(draw, logits, 3).id, 3);
     Draw other = draw;  // A copy goes its own way.
     other.add(2);
     EXPECT_TRUE(other.is_over());
@@ -112,8 +108,7 @@ TEST(DrawTest, ScoresAreTheModelsOwnBesideAGrammar) {
   GenerationRequest request = kGreedy;
   request.grammar = choice({"a"});
   request.top_logprobs = 1;
-  std::vector<float> logits = kLogits;
-  const TokenScore score = Draw(request, 4).next(logits, 1);
+  const TokenScore score = next(Draw(request, 4), kLogits, 1);
   EXPECT_EQ(score.id, 0);
   EXPECT_NEAR(score.logprob, score_of(kLogits, 0, 0).logprob, 1e-12);
   EXPECT_EQ(score.top[0].first, 1);
@@ -123,10 +118,9 @@ TEST(DrawTest, WhereNoTokenGoesOnItIsSaid) {
   GenerationRequest request = kGreedy;
   request.grammar = choice({"ax"});
   Draw draw(request, 4);
-  std::vector<float> logits = kLogits;
-  EXPECT_EQ(draw.next(logits, 1).id, 0);
+  EXPECT_EQ(next(draw, kLogits, 1).id, 0);
   draw.add(0);
-  EXPECT_THROW(draw.next(logits, 2), InputError);
+  EXPECT_THROW(next(draw, kLogits, 2), InputError);
   EXPECT_THROW(Draw(request, 5), InputError);  // A grammar of another vocabulary.
 }
 
@@ -135,7 +129,7 @@ TEST(DrawTest, DamagedLogitsAreFoundAmongForbiddenIdsToo) {
   request.grammar = choice({"a"});
   for (const float bad : {std::nanf(""), -HUGE_VALF, HUGE_VALF}) {
     std::vector<float> logits{1, bad, 2, 3};
-    EXPECT_THROW(Draw(request, 4).next(logits, 1), InputError);
+    EXPECT_THROW(next(Draw(request, 4), logits, 1), InputError);
   }
 }
 
@@ -148,8 +142,7 @@ TEST(DrawTest, GuessesThatMayNotFollowChangeNothing) {
   EXPECT_TRUE(draw.add_guess(0));
   EXPECT_FALSE(draw.add_guess(0));
   EXPECT_FALSE(draw.add_guess(3));
-  std::vector<float> logits = kLogits;
-  EXPECT_EQ(draw.choose(logits, 2), 1);
+  EXPECT_EQ(next(draw, kLogits, 2).id, 1);
 }
 
 }  // namespace

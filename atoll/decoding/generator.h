@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/decoding/order.h"
 #include "atoll/decoding/sampler.h"
 #include "atoll/grammar/token_masks.h"
 
@@ -28,14 +29,6 @@ struct GenerationRequest {
   /// Whose it is: what was read for one is not there for another, who could tell by the time.
   uint64_t tenant = 0;
   std::shared_ptr<const grammar::TokenMasks> grammar;  // What the answer must be; null: anything.
-};
-
-/// A token and how likely the model found it: natural logarithms of the softmax of the logits,
-/// before temperature, penalties and whatever else a sampler does.
-struct TokenScore {
-  int64_t id = 0;
-  double logprob = 0;
-  std::vector<std::pair<int64_t, double>> top;  // The likeliest ids, likeliest first.
 };
 
 enum class FinishReason {

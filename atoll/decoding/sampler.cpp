@@ -26,16 +26,15 @@ void require(bool condition, const char* option, double value, const char* wante
 }
 
 /// The ids that may be drawn, smallest first.
-std::vector<int64_t> allowed_ids(size_t vocab_size, const grammar::TokenMask* allowed) {
+std::vector<int64_t> allowed_ids(size_t vocab_size, std::span<const uint64_t> allowed) {
   std::vector<int64_t> ids;
-  if (allowed == nullptr) {
+  if (allowed.empty()) {
     ids.resize(vocab_size);
     std::iota(ids.begin(), ids.end(), 0);
     return ids;
   }
-  const std::vector<uint64_t>& words = allowed->words();
-  for (size_t i = 0; i < words.size(); ++i) {
-    for (uint64_t rest = words[i]; rest != 0; rest &= rest - 1) {
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    for (uint64_t rest = allowed[i]; rest != 0; rest &= rest - 1) {
       ids.push_back(static_cast<int64_t>(i * 64) + std::countr_zero(rest));
     }
   }
@@ -168,33 +167,40 @@ void SeenTokens::add_made(int64_t id) {
   if (id >= 0 && id < std::ssize(is_seen_)) ++num_made_[id];
 }
 
-void SeenTokens::penalise(std::span<float> logits_V, const SamplerOptions& options) const {
-  penalise(logits_V, options.repetition_penalty);
-  if (options.frequency_penalty == 0 && options.presence_penalty == 0) return;
-  for (const auto& [id, count] : num_made_) {
-    logits_V[static_cast<size_t>(id)] -= static_cast<float>(
-        options.frequency_penalty * static_cast<double>(count) + options.presence_penalty);
+std::vector<SeenToken> SeenTokens::penalised(const SamplerOptions& options) const {
+  std::vector<SeenToken> seen;
+  if (options.frequency_penalty != 0 || options.presence_penalty != 0) {
+    for (const auto& [id, count] : num_made_) seen.push_back({.id = id, .num_made = count});
   }
+  if (options.repetition_penalty == 1) return seen;
+  const bool are_listed = !seen.empty();
+  for (const int64_t id : ids_) {
+    if (!are_listed || !num_made_.contains(id)) seen.push_back({.id = id, .num_made = 0});
+  }
+  return seen;
 }
 
-void SeenTokens::penalise(std::span<float> logits_V, double penalty) const {
-  if (penalty == 1) return;
-  const auto factor = static_cast<float>(penalty);
-  for (const int64_t id : ids_) {
+void penalise(std::span<float> logits_V, std::span<const SeenToken> seen,
+              const SamplerOptions& options) {
+  const auto factor = static_cast<float>(options.repetition_penalty);
+  for (const auto& [id, num_made] : seen) {
     float& logit = logits_V[static_cast<size_t>(id)];
     logit = logit < 0 ? logit * factor : logit / factor;
+    if (num_made == 0) continue;
+    logit -= static_cast<float>(options.frequency_penalty * static_cast<double>(num_made) +
+                                options.presence_penalty);
   }
 }
 
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
-               const grammar::TokenMask* allowed) {
+               std::span<const uint64_t> allowed) {
   ATOLL_CHECK(!logits_V.empty());
   for (const float logit : logits_V) {
     if (!std::isfinite(logit)) {
       throw InputError("the model's logits are not finite: its weights are damaged");
     }
   }
-  if (options.temperature == 0 && allowed == nullptr) {
+  if (options.temperature == 0 && allowed.empty()) {
     return std::distance(logits_V.begin(), std::ranges::max_element(logits_V));
   }
   std::vector<int64_t> ids = allowed_ids(logits_V.size(), allowed);

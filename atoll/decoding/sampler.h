@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "atoll/grammar/token_masks.h"
-
 namespace atl::decoding {
 
 struct SamplerOptions {
@@ -19,18 +17,27 @@ struct SamplerOptions {
   double frequency_penalty = 0;   // Taken from a logit for each time that its token was made,
   double presence_penalty = 0;    // and once for all of them; prompts do not count.
   uint64_t seed = 0;
+
+  bool operator==(const SamplerOptions&) const = default;
 };
 
 /// Throws UsageError naming the option that is out of range.
 void check(const SamplerOptions& options);
 
-/// The token after `position` tokens; where there is a mask, of those that it allows, which must be
-/// one at least. Throws InputError when a logit, allowed or not, is not finite: the model is
-/// damaged.
+/// The token after `position` tokens; of those with a bit in `allowed`, one at least, where there
+/// are bits. Throws InputError when a logit, allowed or not, is not finite: the model is damaged.
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
-               const grammar::TokenMask* allowed = nullptr);
+               std::span<const uint64_t> allowed = {});
 
-/// The ids that a text holds, each once, and how often each was made.
+/// An id that a text holds, and how often the model made it.
+struct SeenToken {
+  int64_t id = 0;
+  int64_t num_made = 0;
+
+  bool operator==(const SeenToken&) const = default;
+};
+
+/// The ids that a text holds, each once.
 class SeenTokens {
  public:
   explicit SeenTokens(int64_t vocab_size) : is_seen_(static_cast<size_t>(vocab_size)) {}
@@ -38,16 +45,19 @@ class SeenTokens {
   void add(int64_t id);
   /// One that the model made.
   void add_made(int64_t id);
-  /// All penalties of `options`: the repetition's, then those of what was made.
-  void penalise(std::span<float> logits_V, const SamplerOptions& options) const;
-  /// Divides their logits by the penalty, or multiplies those below 0 (Keskar et al. 2019; as
-  /// transformers has it). It comes before everything else that a sampler does.
-  void penalise(std::span<float> logits_V, double penalty) const;
+  /// Those for which the options have penalties.
+  std::vector<SeenToken> penalised(const SamplerOptions& options) const;
 
  private:
   std::vector<bool> is_seen_;
   std::vector<int64_t> ids_;
   std::map<int64_t, int64_t> num_made_;
 };
+
+/// All penalties of the options, which come before everything else that a sampler does. The
+/// repetition's divides logits, or multiplies those below 0 (Keskar et al. 2019; as transformers
+/// has it); then come those of what was made.
+void penalise(std::span<float> logits_V, std::span<const SeenToken> seen,
+              const SamplerOptions& options);
 
 }  // namespace atl::decoding

@@ -58,11 +58,22 @@ void add_sizes(benchmark::internal::Benchmark* bench) {
   }
 }
 
+/// Those of a pass of SmolLM2-135M that add_sizes has not: four in each layer, and the head.
+void add_smollm2_sizes(benchmark::internal::Benchmark* bench) {
+  for (const int rows : {1, 16, 1024}) {
+    for (const auto& [inputs, outputs] :
+         {std::pair{576, 960}, {576, 576}, {576, 3072}, {1536, 576}}) {
+      bench->Args({rows, inputs, outputs});
+    }
+  }
+  bench->Args({16, 576, 49152});
+}
+
 }  // namespace
 
-BENCHMARK(libtorch)->Apply(add_sizes);
-BENCHMARK_CAPTURE(atoll, f32, GgmlType::kF32)->Apply(add_sizes);
-BENCHMARK_CAPTURE(atoll, bf16, GgmlType::kBF16)->Apply(add_sizes);
+BENCHMARK(libtorch)->Apply(add_sizes)->Apply(add_smollm2_sizes);
+BENCHMARK_CAPTURE(atoll, f32, GgmlType::kF32)->Apply(add_sizes)->Apply(add_smollm2_sizes);
+BENCHMARK_CAPTURE(atoll, bf16, GgmlType::kBF16)->Apply(add_sizes)->Apply(add_smollm2_sizes);
 BENCHMARK_CAPTURE(atoll, f16, GgmlType::kF16)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, q8_0, GgmlType::kQ8_0)->Apply(add_sizes);
 BENCHMARK_CAPTURE(atoll, q4_0, GgmlType::kQ4_0)->Apply(add_sizes);

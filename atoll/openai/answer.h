@@ -21,6 +21,7 @@ struct Answer {
   std::string id;       // "cmpl-...": unique.
   int64_t created = 0;  // Seconds since 1970.
   std::string model;
+  int64_t seed = 0;  // That choice i was drawn with is i more.
   std::vector<Choice> choices;
   int64_t prompt_tokens = 0;  // Each prompt once, whatever n is.
   int64_t cached_tokens = 0;

@@ -62,6 +62,7 @@ Answering::Answering(const ServedModel& model, TextWork work,
   answer_ = {.id = work_.id,
              .created = static_cast<int64_t>(wall_time()),
              .model = model.name,
+             .seed = work_.texts.empty() ? 0 : static_cast<int64_t>(work_.texts[0].sampler.seed),
              .choices = std::vector<Choice>(work_.texts.size())};
   for (const PromptIds& prompt : work_.prompts) answer_.prompt_tokens += std::ssize(prompt.ids);
   last_tokens_.resize(work_.texts.size());

@@ -5,11 +5,8 @@
 namespace atl::openai {
 
 Json ChoicesShape::object(const Answer& answer, const char* kind, Json choices) {
-  return {{"id", answer.id},
-          {"object", kind},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"choices", std::move(choices)}};
+  return {{"id", answer.id},       {"object", kind},      {"created", answer.created},
+          {"model", answer.model}, {"seed", answer.seed}, {"choices", std::move(choices)}};
 }
 
 std::string ChoicesShape::chunk(const Answer& answer, Json choice) const {

@@ -44,7 +44,8 @@ void check_bias(const RequestOptions& options, const ServedModel& model) {
   }
 }
 
-uint64_t some_seed() { return number_in<uint64_t>(random_name(), 16).value_or(0); }
+/// One that JavaScript, whose numbers have 53 bits, can say again.
+uint64_t some_seed() { return number_in<uint64_t>(random_name(), 16).value_or(0) >> 11; }
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 #include "atoll/serve/block_engine.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <map>
 #include <tuple>
@@ -21,6 +21,7 @@ using chain::Fault;
 /// A text whose guesses are verified is not held up by others that are read.
 constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
+constexpr int64_t kPassBytes = int64_t{1} << 20;  // Of orders: they go on in one message.
 
 }  // namespace
 
@@ -50,6 +51,11 @@ int64_t BlockEngine::num_free() const {
 
 int64_t BlockEngine::num_positions() const {
   return (pool_->num_left() + pool_->num_taken()) * kPositions;
+}
+
+/// Whether it is here, and a model's layers begin or end there.
+bool BlockEngine::has_head_at(int32_t layer) const {
+  return options_.has_head && (layer == 0 || layer == model_.config().num_layers);
 }
 
 BlockEngine::Texts::iterator BlockEngine::find(const chain::SessionId& id) {
@@ -104,11 +110,22 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
                      fmt::format("layers {} to {} are asked for, and {} to {} are here",
                                  layers.begin, layers.end - 1, own.begin, own.end - 1));
   }
-  const size_t row = chain::row_bytes(work.precision, model_.config().hidden_size);
-  if (work.rows_TC.size() != work.num_tokens * row) {
+  const chain::Rows& rows = work.rows;
+  const bool embeds = !rows.ids.empty();
+  if (embeds && !has_head_at(layers.begin)) {
+    return std::pair(Fault::kNotKept, "the embedding is not here");
+  }
+  try {
+    for (const int32_t id : rows.ids) model_.check_ids(std::array{int64_t{id}});
+    for (const auto& order : rows.orders) decoding::check(order, model_.config().vocab_size);
+  } catch (const InputError& error) {
+    return std::pair(Fault::kDamaged, error.what());
+  }
+  const size_t row = chain::row_bytes(rows.precision, model_.config().hidden_size);
+  if (!embeds && rows.rows_TC.size() != rows.num_tokens * row) {
     return std::pair(Fault::kDamaged, "rows of another model");
   }
-  const int64_t end = work.begin + work.num_tokens;
+  const int64_t end = rows.end();
   if (end > model_.config().context() || end > model_.config().steady_positions()) {
     return std::pair(Fault::kDamaged, "rows beyond the context");
   }
@@ -123,7 +140,7 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
 BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now) {
   Text text{chain::ServerSession(work.session), model::KvCache(pool_), now};
   const auto other = find({.gateway = work.session.gateway, .number = work.shares_with});
-  const bool shares = work.num_shared > 0 && work.begin == work.num_shared &&
+  const bool shares = work.num_shared > 0 && work.rows.begin == work.num_shared &&
                       other != texts_.end() && other->cache.length() >= work.num_shared &&
                       other->session.length() >= work.num_shared &&
                       other->session.layers() == work.hops.front().layers;
@@ -218,7 +235,7 @@ std::vector<int64_t> BlockEngine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
     for (const Text& text : texts_) {
-      num_unread.push_back(std::min(text.session.num_unread(), pass_rows_));
+      num_unread.push_back(std::min(text.session.num_readable(kPassBytes), pass_rows_));
     }
     std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens, kFew);
     auto text = texts_.begin();
@@ -256,65 +273,6 @@ void BlockEngine::read(Time now) {
   }
   for (const auto& [layers, texts] : passes) pass(layers, texts.first, texts.second);
   limit_kept();
-}
-
-void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
-                       std::span<const int64_t> counts) {
-  const int64_t width = model_.config().hidden_size;
-  std::vector<model::CachedRow> rows;
-  std::vector<Text*> good;
-  std::vector<float> values_TC;
-  std::vector<chain::SessionId> ended;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const size_t begin = values_TC.size();
-    try {
-      for (const chain::Rows& each : texts[i]->session.unread(counts[i])) {
-        const size_t at = values_TC.size();
-        values_TC.resize(at + each.num_tokens * static_cast<size_t>(width));
-        chain::decode_rows(each, std::span(values_TC).subspan(at));
-      }
-      rows.push_back({&texts[i]->cache, counts[i]});
-      good.push_back(texts[i]);
-    } catch (const InputError& error) {
-      values_TC.resize(begin);
-      complain(texts[i]->session, Fault::kDamaged, error.what());
-      ended.push_back(texts[i]->session.id());
-    }
-  }
-  at::Tensor made_TC;
-  std::string trouble;
-  if (!good.empty()) {
-    try {
-      const at::Tensor x_1TC = at::empty({1, static_cast<int64_t>(values_TC.size()) / width, width},
-                                         at::TensorOptions().dtype(at::kFloat));
-      std::ranges::copy(values_TC, x_1TC.mutable_data_ptr<float>());
-      made_TC = model_.layers_1TC({layers.begin, layers.end}, x_1TC.to(model_.device()), rows)[0]
-                    .to(at::kCPU)
-                    .contiguous();
-    } catch (const std::exception& error) {
-      trouble = error.what();
-    }
-  }
-  const float* received = values_TC.data();
-  const float* made = made_TC.defined() ? made_TC.const_data_ptr<float>() : nullptr;
-  for (size_t i = 0; i < good.size(); ++i) {
-    chain::ServerSession& session = good[i]->session;
-    const auto size = static_cast<size_t>(rows[i].num_tokens * width);
-    try {
-      if (made == nullptr) throw InputError(trouble);
-      chain::Rows encoded =
-          chain::encode_rows({made, size}, session.length(), width, session.precision());
-      session.note(witness_.see({received, size}, width), witness_.see({made, size}, width));
-      if (auto sent = session.read(std::move(encoded))) sent_.push_back(*std::move(sent));
-    } catch (const InputError& error) {
-      complain(session, Fault::kBroken, error.what());
-      ended.push_back(session.id());
-    }
-    received += size;
-    if (made != nullptr) made += size;
-  }
-  for (const chain::SessionId& id : ended) texts_.erase(find(id));
-  ++num_passes_;
 }
 
 /// Texts that are over lose what they have kept, then the oldest sessions: they are the likeliest

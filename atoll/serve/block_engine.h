@@ -22,6 +22,7 @@
 #include "atoll/chain/messages.h"
 #include "atoll/chain/server_session.h"
 #include "atoll/model/model.h"
+#include "atoll/serve/head.h"
 
 namespace atl::serve {
 
@@ -31,7 +32,8 @@ struct BlockEngineOptions {
   int64_t prompt_tokens = 256;                // Of texts that are read, in a pass.
   int64_t unread_bytes = int64_t{256} << 20;  // Of rows that have come and wait.
   int64_t max_sessions = 1024;
-  int64_t max_resting = 256;                         // Texts that are over.
+  bool has_head = false;      // The model has embedding, final norm and head, for gateways without.
+  int64_t max_resting = 256;  // Texts that are over.
   Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
 };
 
@@ -68,8 +70,19 @@ class BlockEngine {
     Time heard;
   };
   using Texts = std::list<Text>;  // The oldest first.
+  /// A text in a pass.
+  struct Reading {
+    Text* text = nullptr;
+    int64_t num_tokens = 0;
+    std::vector<decoding::Order> orders = {};  // Of each row; none: its gateway has a head.
+    std::vector<Followed> followed = {};       // What came of them, where the head is here.
+
+    size_t count() const { return static_cast<size_t>(num_tokens); }
+    bool draws() const { return !orders.empty() && text->session.hops().size() == 1; }
+  };
 
   Texts::iterator find(const chain::SessionId& id);
+  bool has_head_at(int32_t layer) const;
   std::optional<std::pair<chain::Fault, std::string>> objection_to(const chain::Work& work) const;
   Texts::iterator open(const chain::Work& work, Time now);
   void work(chain::Work message, Time now);
@@ -79,6 +92,10 @@ class BlockEngine {
   bool end_rest();
   std::vector<int64_t> prepare();
   void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
+  std::vector<decoding::Order> gather(Text& text, int64_t count,
+                                      std::vector<float>& values_TC) const;
+  void follow(const at::Tensor& made_TC, std::span<Reading> readings) const;
+  chain::Rows encoded(Reading& reading, std::span<const float> made_TC) const;
   void limit_kept();
 
   const model::Model& model_;

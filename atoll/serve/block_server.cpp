@@ -9,6 +9,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/name.h"
 #include "atoll/chain/lease.h"
+#include "atoll/chain/rows.h"
 #include "atoll/chain/wire.h"
 #include "atoll/model/spinning.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
-constexpr size_t kMaxOrdersBytes = size_t{256} << 20;
+constexpr size_t kMaxJobsBytes = size_t{256} << 20;
 
 /// A server has to know the others of its model.
 chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
@@ -38,7 +39,7 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       lease_(options_.lease),
       lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {}
 
-BlockServer::~BlockServer() { leave(""); }
+BlockServer::~BlockServer() { leave("", {}); }
 
 void BlockServer::run(const std::function<bool()>& stops) {
   std::optional<chain::Span> place;
@@ -67,7 +68,7 @@ void BlockServer::run(const std::function<bool()>& stops) {
   if (!reader_.joinable()) return;
   lease_.state = chain::LeaseState::kDraining;
   offer(clock_.now());
-  leave("it is shut down");
+  leave("it is shut down", options_.drain_patience);
 }
 
 /// Whether it has loaded its layers meanwhile, or failed.
@@ -139,21 +140,29 @@ void BlockServer::offer(Time now) {
   if (!reader_.joinable()) return;
   // For the next one: pages are counted once for a lease, not in each pass.
   const MutexLock lock(mutex_);
-  orders_.emplace_back([this](BlockEngine& engine) { num_free_ = engine.num_free(); });
+  jobs_.emplace_back([this](BlockEngine& engine) { num_free_ = engine.num_free(); });
   arrived_.notify_all();
 }
 
 /// Sessions go elsewhere, as far as they do in time; then nothing is read any more.
-void BlockServer::leave(const std::string& why) {
+void BlockServer::leave(const std::string& why, Duration longest) {
   if (!reader_.joinable()) return;
   {
     const MutexLock lock(mutex_);
-    orders_.emplace_back([why](BlockEngine& engine) { engine.leave(why); });
+    jobs_.emplace_back([why](BlockEngine& engine) { engine.leave(why); });
     arrived_.notify_all();
   }
-  const Time end = clock_.now() + (why.empty() ? Duration{} : options_.leave_patience);
-  while (num_sessions_ > 0 && clock_.now() < end) {
+  const Time begin = clock_.now();
+  Time read = begin;
+  uint64_t num_passes = num_passes_;
+  while (num_sessions_ > 0) {
     const Time now = clock_.now();
+    if (const uint64_t passes = num_passes_; passes != num_passes) {
+      num_passes = passes;
+      read = now;
+    }
+    if (now - begin >= longest || now - read >= options_.leave_patience) break;
+    learn_servers();
     if (now >= post_.next_deadline()) post_.tick(now);
     if (const auto event = inbox_.pop(kNap)) handle(*event);
   }
@@ -170,7 +179,7 @@ void BlockServer::take_place(chain::Span layers) {
   if (reader_.joinable()) {
     lease_.state = chain::LeaseState::kDraining;
     offer(clock_.now());
-    leave("it is to serve other layers");
+    leave("it is to serve other layers", options_.leave_patience);
   }
   // Who is connected knows of other layers: all greet anew.
   for (const auto& [line, caller] : callers_) {
@@ -182,7 +191,7 @@ void BlockServer::take_place(chain::Span layers) {
   {
     const MutexLock lock(mutex_);
     stops_reading_ = false;
-    orders_.clear();
+    jobs_.clear();
   }
   model::release_team();  // Of who has read the model.
   reader_ = std::thread([this, layers] { read(layers); });
@@ -247,9 +256,10 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
   lines_.send(line, chain::Greeted{lease_.layers});
 }
 
-/// Weights are for servers, who would have them anyway.
+/// Weights are for servers, who would have them anyway. What kind of model it is others may know.
 void BlockServer::lend(net::ConnectionId line, const Caller& caller, chain::Want want) {
-  if (caller.peer && caller.peer->role != identity::Role::kServer) {
+  const bool is_server = !caller.peer || caller.peer->role == identity::Role::kServer;
+  if (!is_server && want.part != chain::kManifestPart) {
     lines_.send(line, chain::Refused{fmt::format("a {} is no server: weights are for those",
                                                  identity::name_of(caller.peer->role))});
     return lines_.close(line);
@@ -277,7 +287,7 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   size_t bytes = 0;
   if (const auto* work = std::get_if<chain::Work>(&message)) {
     session = &work->session;
-    bytes = work->rows_TC.size();
+    bytes = static_cast<size_t>(chain::num_bytes(work->rows));
   } else if (const auto* reroute = std::get_if<chain::Reroute>(&message)) {
     session = &reroute->session;
   } else if (const auto* forget = std::get_if<chain::Forget>(&message)) {
@@ -294,10 +304,10 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     throw InputError(fmt::format("that is not for it to say: {}", chain::kind_name(message)));
   }
   const MutexLock lock(mutex_);
-  orders_bytes_ += bytes;
-  if (orders_bytes_ > kMaxOrdersBytes) throw InputError("more rows come than are read");
-  orders_.emplace_back([message = std::move(message), now = clock_.now()](
-                           BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
+  jobs_bytes_ += bytes;
+  if (jobs_bytes_ > kMaxJobsBytes) throw InputError("more rows come than are read");
+  jobs_.emplace_back([message = std::move(message), now = clock_.now()](
+                         BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();
 }
 
@@ -325,7 +335,7 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
     if (known == line) known = 0;
     if (lines->second.control != 0 || lines->second.bulk != 0) return;
     gateways_.erase(lines);
-    orders_.emplace_back([gateway](BlockEngine& engine) { engine.forget_gateway(gateway); });
+    jobs_.emplace_back([gateway](BlockEngine& engine) { engine.forget_gateway(gateway); });
     arrived_.notify_all();
     return;
   }
@@ -334,7 +344,7 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
       neighbours_, [&](const auto& neighbour) { return neighbour.second == line; });
   if (found == neighbours_.end()) return;
   options_.log(fmt::format("{} is not reached: {}", found->first, reason));
-  orders_.emplace_back(
+  jobs_.emplace_back(
       [address = found->first](BlockEngine& engine) { engine.lose_neighbour(address); });
   neighbours_.erase(found);
   arrived_.notify_all();

@@ -38,8 +38,11 @@ struct BlockServerOptions {
   PartLenderOptions lending;  // To servers that lack the model's files.
   std::function<void(const std::string&)> log;
   std::function<void()> joined = [] {};  // Once: the coordinator has taken its lease.
-  /// How long sessions get to go elsewhere, when others layers are to be served or none.
+  /// How long sessions get to go elsewhere when other layers are to be served. When none are, they
+  /// get that long again whenever something was read, so that those that cannot go end here, and
+  /// `drain_patience` in all.
   Duration leave_patience = std::chrono::seconds(5);
+  Duration drain_patience = std::chrono::minutes(10);
 };
 
 /// How quickly a model reads here: layers a second, of one token alone and of many together, each.
@@ -59,8 +62,8 @@ class BlockServer {
   BlockServer(const BlockServer&) = delete;
   BlockServer& operator=(const BlockServer&) = delete;
 
-  /// Serves until `stops` says so; then its sessions get leave_patience to go elsewhere. Throws
-  /// InputError where the layers cannot be loaded.
+  /// Serves until `stops` says so; then its sessions go elsewhere, or end. Throws InputError where
+  /// the layers cannot be loaded.
   void run(const std::function<bool()>& stops);
 
  private:
@@ -91,7 +94,7 @@ class BlockServer {
   void look_at_reader();
   void ping_neighbours(Time now);
   void hear_pong(net::ConnectionId line);
-  void leave(const std::string& why);
+  void leave(const std::string& why, Duration longest);
   void offer(Time now);
   void learn_servers();
   chain::Pong pong(uint64_t number) const;
@@ -116,8 +119,8 @@ class BlockServer {
 
   mutable Mutex mutex_;
   Condition arrived_;
-  std::vector<std::function<void(BlockEngine&)>> orders_ ATOLL_GUARDED_BY(mutex_);
-  size_t orders_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
+  std::vector<std::function<void(BlockEngine&)>> jobs_ ATOLL_GUARDED_BY(mutex_);
+  size_t jobs_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
   std::optional<Loaded> loaded_ ATOLL_GUARDED_BY(mutex_);  // News for the thread that speaks.
   std::string failure_ ATOLL_GUARDED_BY(mutex_);

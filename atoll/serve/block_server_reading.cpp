@@ -71,13 +71,13 @@ void BlockServer::read_on(BlockEngine& engine) {
   MutexLock lock(mutex_);
   while (true) {
     arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
-      return stops_reading_ || !orders_.empty() || !engine.is_idle();
+      return stops_reading_ || !jobs_.empty() || !engine.is_idle();
     });
     if (stops_reading_) return;
-    auto orders = std::exchange(orders_, {});
-    orders_bytes_ = 0;
+    auto jobs = std::exchange(jobs_, {});
+    jobs_bytes_ = 0;
     lock.unlock();
-    for (auto& order : orders) order(engine);
+    for (auto& job : jobs) job(engine);
     pass_began_ = ticks(clock_.now());
     if (!engine.is_idle()) engine.read(clock_.now());
     pass_began_ = 0;
@@ -112,7 +112,7 @@ std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& mes
     const std::string& address = work->hops.front().address;
     const auto line = neighbour(address);
     if (!line) {
-      orders_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
+      jobs_.emplace_back([address](BlockEngine& engine) { engine.lose_neighbour(address); });
     }
     return line;
   }

@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
+#include "atoll/serve/head.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
@@ -20,6 +21,8 @@ constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
 constexpr int kMostEvents = 256;  // Heard before what they bring is read.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
+constexpr Duration kRoomAgain = std::chrono::seconds(10);
+constexpr size_t kOrderBytes = size_t{1} << 19;  // In a message; one order may have more.
 
 /// Of a text that is longer, earlier keys may be others: that needs all layers at once.
 int64_t context_of(const model::Model& model) {
@@ -36,9 +39,11 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
   return {.gateway = gateway,
           .num_layers = static_cast<int32_t>(model.config().num_layers),
           .digest = options.digest,
+          .needs_head = options.needs_head,
           .chunk_tokens = std::min(chain::most_rows(options.precision, model.config().hidden_size),
                                    kChunkTokens),
           .max_sessions = options.max_sessions,
+          .memory_patience = options.memory_patience,
           .audit_fraction = options.load ? options.audit_fraction : 0,
           .audit_seed = random_id()};
 }
@@ -126,13 +131,15 @@ void ChainGenerator::refuse_all(const std::string& reason) {
   found_.clear();
 }
 
-void ChainGenerator::refuse(Id id, const std::string& reason) {
+void ChainGenerator::refuse(Id id, const std::string& reason, bool is_full) {
   const auto reading = readings_.find(id);
   if (reading == readings_.end()) return;
   {
     const MutexLock lock(mutex_);
-    reading->second.text.sequence().fail(
-        {.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
+    using Kind = decoding::Refusal::Kind;
+    reading->second.text.sequence().fail({.kind = is_full ? Kind::kBusy : Kind::kUnavailable,
+                                          .message = reason,
+                                          .retry_after = is_full ? kRoomAgain : Duration{}});
   }
   let_go(id);
 }
@@ -247,9 +254,33 @@ std::vector<ChainGenerator::Found> ChainGenerator::decoded(std::vector<float>& v
   return wanted;
 }
 
+/// What servers have drawn is given to texts, as far as it can be what was ordered.
+void ChainGenerator::give_outcomes() {
+  std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
+  for (Found& found : std::exchange(found_, {})) {
+    const auto reading = readings_.find(found.id);
+    if (reading == readings_.end() || over.contains(found.id)) continue;
+    const Sequence& sequence = reading->second.text.sequence();
+    const int64_t from = std::max(found.begin, sequence.wanted_from());
+    auto& outcomes = found.rows.outcomes;
+    bool is_good = outcomes.size() == found.rows.num_tokens;
+    const auto outcome_at = [&](int64_t position) -> std::optional<decoding::Outcome> {
+      decoding::Outcome& one = outcomes[static_cast<size_t>(position - found.rows.begin)];
+      is_good =
+          decoding::fits(one, sequence.order(position), vocab_size(), model_.config().hidden_size);
+      return is_good ? std::optional(std::move(one)) : std::nullopt;
+    };
+    const int64_t count = found.rows.end() - from;
+    const bool goes_on = is_good && (count <= 0 || take(reading->second, from, count, outcome_at));
+    if (!goes_on) over.insert(found.id);
+    if (!is_good) conductor_.distrust(found.id, clock_.now());
+  }
+}
+
 /// What has come for texts goes through the final norm together, and is given to them.
 void ChainGenerator::give() {
   if (found_.empty()) return;
+  if (options_.needs_head) return give_outcomes();
   std::vector<float> values_WC;
   const std::vector<Found> wanted = decoded(values_WC);
   if (wanted.empty()) return;
@@ -270,13 +301,19 @@ void ChainGenerator::give() {
   std::set<Id> over;  // Or gone back: what else came for them is of other tokens.
   give_rows(model_, rows, [&](size_t index, int64_t position, const at::Tensor& values) {
     const Id id = wanted[index].id;
-    if (!over.contains(id) && !take(readings_.at(id), position, values)) over.insert(id);
-    return !over.contains(id);
+    if (over.contains(id)) return false;
+    Reading& reading = readings_.at(id);
+    const bool goes_on = take(reading, position, values.size(0), [&](int64_t at) {
+      return reading.text.sequence().follow(at, values[at - position]);
+    });
+    if (!goes_on) over.insert(id);
+    return goes_on;
   });
 }
 
 /// False: it wants nothing more of what has come.
-bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& rows) {
+bool ChainGenerator::take(Reading& reading, int64_t begin, int64_t count,
+                          const MakeOutcome& outcome_at) {
   GuessedText& text = reading.text;
   const Sequence& sequence = text.sequence();
   const int64_t length = std::ssize(sequence.tokens());
@@ -284,11 +321,15 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
   const Time now = clock_.now();
   GuessedText::Taken taken;
   bool has_failed = false;
+  bool is_believed = true;
   {
     const MutexLock lock(mutex_);
     try {
-      for (int64_t i = 0; i < rows.size(0) && !taken.is_done && !taken.was_wrong; ++i) {
-        taken = text.take(begin + i, rows[i], now);
+      for (int64_t i = 0; i < count && !taken.is_done && !taken.was_wrong; ++i) {
+        const auto outcome = outcome_at(begin + i);
+        is_believed = outcome.has_value();
+        if (!is_believed) break;
+        taken = text.take(begin + i, *outcome, now);
         if (taken.was_right) ++counts_.accepted_tokens;
       }
     } catch (const InputError& error) {
@@ -312,7 +353,7 @@ bool ChainGenerator::take(Reading& reading, int64_t begin, const at::Tensor& row
     change(reading, taken.was_wrong ? new_length - 1 : guessed_length);
     if (draft_ && sequence.wants_logits()) to_guess_.insert(sequence.id());
   }
-  return !taken.was_wrong;
+  return is_believed && !taken.was_wrong;
 }
 
 /// Its tokens and guesses are others, or more, from there on.
@@ -326,32 +367,53 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto server = servers_.find(feed.address);
   const auto reading = readings_.find(feed.key);
   if (server == servers_.end() || reading == readings_.end()) return;
-  const int64_t begin = feed.work.begin;
+  const int64_t begin = feed.work.rows.begin;
   if (feed.work.num_shared > 0 && begin == feed.work.num_shared) {
     reading->second.text.sequence().skipped(begin);
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;
   }
+  const std::vector<int64_t>& text = reading->second.text.ids();
   const auto tokens =
-      std::span(reading->second.text.ids())
-          .subspan(static_cast<size_t>(begin), static_cast<size_t>(feed.end - begin));
+      std::span(text).subspan(static_cast<size_t>(begin), static_cast<size_t>(feed.end - begin));
+  chain::Work work = feed.work;
+  try {
+    if (!options_.needs_head) {
+      work.rows = embedded(tokens, begin);
+      return lines_.send(server->second.bulk, work);
+    }
+    const chain::Rows rows{.begin = begin,
+                           .num_tokens = static_cast<uint32_t>(tokens.size()),
+                           .precision = options_.precision,
+                           .ids = {tokens.begin(), tokens.end()},
+                           .orders = reading->second.text.sequence().orders(begin, feed.end, text)};
+    for (const auto& order : rows.orders) decoding::check(order, vocab_size());
+    for (int64_t at = begin; at < feed.end;) {  // Orders may be large: a few in each message.
+      int64_t end = at;
+      size_t bytes = 0;
+      while (end < feed.end && (end == at || bytes < kOrderBytes)) {
+        bytes += decoding::num_bytes(rows.orders[static_cast<size_t>(end++ - begin)]);
+      }
+      work.rows = chain::cut(rows, at, end);
+      lines_.send(server->second.bulk, work);
+      at = end;
+    }
+  } catch (const InputError& error) {
+    return refuse(feed.key, error.what());
+  }
+}
+
+/// Throws InputError where the embedding is damaged.
+chain::Rows ChainGenerator::embedded(std::span<const int64_t> tokens, int64_t begin) const {
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
   before.advance(begin);
-  const model::CachedRow row{&before, feed.end - begin};
-  const at::Tensor x_TC =
-      model_.decoder().embed(tensor_1T(tokens), std::span(&row, 1))[0].to(at::kFloat).contiguous();
-  chain::Rows rows;
+  const at::Tensor x_TC = embed_TC(model_, tokens, before);
   try {
-    rows = chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())},
+    return chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())},
                               begin, model_.config().hidden_size, options_.precision);
   } catch (const InputError& error) {
-    return refuse(feed.key, fmt::format("the embedding of its tokens: {}", error.what()));
+    throw InputError(fmt::format("the embedding of its tokens: {}", error.what()));
   }
-  chain::Work work = feed.work;
-  work.precision = rows.precision;
-  work.num_tokens = rows.num_tokens;
-  work.rows_TC = std::move(rows.rows_TC);
-  lines_.send(server->second.bulk, work);
 }
 
 void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
@@ -387,7 +449,7 @@ void ChainGenerator::act() {
       } else if (const auto* hang_up = std::get_if<chain::Conductor::HangUp>(&action)) {
         lose(hang_up->address, "it does not answer", clock_.now());
       } else if (const auto* refuse = std::get_if<chain::Conductor::Refuse>(&action)) {
-        this->refuse(refuse->key, refuse->reason);
+        this->refuse(refuse->key, refuse->reason, refuse->is_full);
       } else if (const auto* audit = std::get_if<chain::Conductor::SetAside>(&action)) {
         set_aside(*audit);
       } else if (const auto* heard = std::get_if<chain::Conductor::Recompute>(&action)) {

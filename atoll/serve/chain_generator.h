@@ -1,8 +1,9 @@
 #pragma once
 // A Generator of a model whose layers are on other machines: a thread that embeds tokens, sends
-// them through chains of servers (chain/conductor.h decides which) and draws from what comes back.
-// It has the embedding, the final norm and the head.
+// them through chains of servers (chain/conductor.h decides which) and draws from what comes back,
+// or has that done by the first and the last server of each chain.
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,8 +30,11 @@ namespace atl::serve {
 struct ChainOptions {
   chain::DirectoryPostOptions post;
   std::string digest;  // The model's.
+  /// The model here has no weights: the servers embed, and draw.
+  bool needs_head = false;
   chain::Precision precision = chain::Precision::kFp32;
   int64_t max_sessions = 64;
+  Duration memory_patience = std::chrono::minutes(2);  // For room for a text's keys and values.
   /// Guesses under way at most, all texts together. 0: none.
   int64_t max_drafts = 16;
   /// Makes guesses where the text itself gives none; null: nobody does. It has the model's
@@ -45,8 +49,8 @@ struct ChainOptions {
 
 class ChainGenerator final : public TextDesk {
  public:
-  /// The model is one without layers; nobody else uses it while this one lives. The clock outlives
-  /// it. Throws UsageError where the budget of the model that guesses holds no page.
+  /// The model is one without layers, or weights; nobody else uses it while this one lives. The
+  /// clock outlives it. Throws UsageError where the budget of the model that guesses holds no page.
   ChainGenerator(const model::Model& model, ChainOptions options,
                  const net::TransportFactory& make_transport, const Clock& clock);
   /// What is under way is given up, unheard.
@@ -81,10 +85,13 @@ class ChainGenerator final : public TextDesk {
     chain::Arrivals arrivals;
   };
 
+  /// What has come for a position of the text; nothing where it cannot be believed.
+  using MakeOutcome = std::function<std::optional<decoding::Outcome>(int64_t position)>;
+
   void wake() override ATOLL_REQUIRES(mutex_) { inbox_.push(std::nullopt); }
   void run();
   void go_on();
-  void refuse(Id id, const std::string& reason);
+  void refuse(Id id, const std::string& reason, bool is_full = false);
   void refuse_all(const std::string& reason);
   void handle(const net::Event& event, Time now);
   void hear(const std::string& address, net::ConnectionId line, const chain::Message& message,
@@ -95,7 +102,8 @@ class ChainGenerator final : public TextDesk {
   void learn_servers(Time now);
   void give();
   std::vector<Found> decoded(std::vector<float>& values_WC);
-  bool take(Reading& reading, int64_t begin, const at::Tensor& rows);
+  void give_outcomes();
+  bool take(Reading& reading, int64_t begin, int64_t count, const MakeOutcome& outcome_at);
   void change(Reading& reading, int64_t num_same);
   int64_t most_guesses() const;
   std::optional<GuessedText::Model> draft_model() const;
@@ -105,6 +113,7 @@ class ChainGenerator final : public TextDesk {
   void accuse(const chain::Conductor::Accuse& accused);
   void call(const std::string& address);
   void feed(const chain::Conductor::Feed& feed);
+  chain::Rows embedded(std::span<const int64_t> tokens, int64_t begin) const;
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
   void let_go(Id id);
   void rest(Id id);

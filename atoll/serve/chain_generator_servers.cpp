@@ -29,7 +29,8 @@ void ChainGenerator::learn_servers(Time now) {
   servers_version_ = post_.servers_version();
   conductor_.servers(post_.servers(), now);
   const std::vector<chain::Lease> own = post_.servers_of(options_.digest);
-  is_served_ = chain::are_all_served(own, static_cast<int32_t>(model_.config().num_layers));
+  is_served_ = chain::are_all_served(own, static_cast<int32_t>(model_.config().num_layers),
+                                     options_.needs_head);
   servers_kv_bytes_ = 0;
   servers_kv_capacity_bytes_ = 0;
   for (const chain::Lease& lease : own) {
@@ -95,10 +96,7 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
     found_.push_back({.id = arrived->key,
                       .begin = arrived->begin,
                       .session = arrived->session,
-                      .rows = {.begin = output->begin,
-                               .num_tokens = output->num_tokens,
-                               .precision = output->precision,
-                               .rows_TC = output->rows_TC}});
+                      .rows = output->rows});
   } else if (const auto* greeted = std::get_if<chain::Greeted>(&message)) {
     Lines& lines = servers_.at(address);
     (line == lines.bulk ? lines.bulk_greeted : lines.control_greeted) = true;

@@ -9,153 +9,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
-#include <list>
 #include <thread>
 
-#include "atoll/chain/directory.h"
-#include "atoll/chain/wire.h"
-#include "atoll/grammar/json_schema.h"
-#include "atoll/serve/block_server.h"
-#include "atoll/serve/local_generator.h"
-#include "atoll/testing/memory_transport.h"
-#include "atoll/testing_torch/served_texts.h"
+#include "atoll/testing_torch/chain_swarm.h"
 
 namespace atl::serve {
 namespace {
 
-using decoding::GenerationRequest;
 using ::testing::HasSubstr;
 
-const std::string kDigest(64, 'd');
-
-/// The coordinator's part.
-class DirectoryThread {
- public:
-  explicit DirectoryThread(net::MemoryNetwork& network) {
-    transport_ =
-        network.make_transport([this](net::Event event) { inbox_.push(std::move(event)); });
-    address_ = transport_->listen("coordinator:7").value();
-    thread_ = std::thread([this] { run(); });
-  }
-  ~DirectoryThread() {
-    stops_ = true;
-    thread_.join();
-  }
-
- private:
-  void run() {
-    // As one that has been there for long.
-    chain::Directory directory(clock_.now() - chain::Directory::kHearing);
-    const auto act = [&](chain::Directory::Actions actions) {
-      for (auto& action : actions) {
-        if (auto* send = std::get_if<chain::Directory::Send>(&action)) {
-          std::ignore = transport_->send(send->to, chain::encode(send->message));
-        } else if (auto* close = std::get_if<chain::Directory::Close>(&action)) {
-          transport_->close(close->connection);
-        }
-      }
-    };
-    while (!stops_) {
-      act(directory.tick(clock_.now()));
-      const auto event = inbox_.pop(std::chrono::milliseconds(5));
-      if (!event) continue;
-      if (const auto* opened = std::get_if<net::Opened>(&*event)) {
-        act(directory.opened(opened->connection, {}, clock_.now()));
-      } else if (const auto* received = std::get_if<net::Received>(&*event)) {
-        act(directory.received(received->connection, chain::decode(received->frame), clock_.now()));
-      } else if (const auto* lost = std::get_if<net::Lost>(&*event)) {
-        act(directory.lost(lost->connection, clock_.now()));
-      }
-    }
-  }
-
-  SystemClock clock_;
-  swarm::Inbox<net::Event> inbox_{size_t{64} << 20};
-  std::unique_ptr<net::Transport> transport_;
-  std::string address_;
-  std::atomic<bool> stops_ = false;
-  std::thread thread_;
-};
-
-/// A copy of the model, with all weights times that.
-std::unique_ptr<model::Model> copied(float scale) {
-  auto made =
-      std::make_unique<model::Model>(small_model().config(), at::kCPU, model::Purpose::kInference);
-  made->parameters().values_P().copy_(small_model().parameters().values_P() * scale);
-  return made;
-}
-
-class ServerThread {
- public:
-  /// `scale`: of its weights; 1 where it is honest.
-  ServerThread(net::MemoryNetwork& network, const std::string& name, chain::Span layers,
-               BlockEngineOptions engine, float scale)
-      : network_(network), name_(name) {
-    transport_ =
-        network.make_transport([this](net::Event event) { inbox_.push(std::move(event)); });
-    BlockServerOptions options{
-        .post = {.coordinator = "coordinator:7", .authority = {}, .tell = {}},
-        .lease = {.name = name,
-                  .address = transport_->listen(name + ":0").value(),
-                  .model = "small",
-                  .digest = kDigest,
-                  .num_layers = 3,
-                  .max_layers = 3,
-                  .is_fixed = true,
-                  .layers = layers,
-                  .links = {}},
-        .engine = engine,
-        .load = [scale](model::LayerRange, const std::function<bool()>&) { return copied(scale); },
-        .lending = {},
-        .log =
-            [this](const std::string& line) {
-              const MutexLock lock(mutex_);
-              log_ += line + '\n';
-            }};
-    server_ = std::make_unique<BlockServer>(std::move(options), *transport_, inbox_, clock_);
-    thread_ = std::thread([this] { server_->run([this] { return stops_.load(); }); });
-  }
-  ~ServerThread() { stop(); }
-  void kill() {
-    network_.crash(*transport_);
-    stop();
-  }
-  /// As SIGTERM does.
-  void stop() {
-    stops_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  const std::string& name() const { return name_; }
-  std::string log() const {
-    const MutexLock lock(mutex_);
-    return log_;
-  }
-
- private:
-  mutable Mutex mutex_;
-  std::string log_ ATOLL_GUARDED_BY(mutex_);
-  SystemClock clock_;
-  net::MemoryNetwork& network_;
-  const std::string name_;
-  swarm::Inbox<net::Event> inbox_{size_t{64} << 20};
-  std::unique_ptr<net::Transport> transport_;
-  std::unique_ptr<BlockServer> server_;
-  std::atomic<bool> stops_ = false;
-  std::thread thread_;
-};
-
-/// A grammar over the model's ids, of which those from 10 are lower-case letters.
-std::shared_ptr<const grammar::TokenMasks> letters() {
-  std::vector<std::string> tokens(61);
-  for (size_t id = 10; id < 61; ++id) tokens[id] = std::string(1, static_cast<char>('a' + id % 26));
-  const std::vector<std::string> words{"abcabcabcabcabcabc", "abdabdabdabdabd",
-                                       "bcdbcdbcdbcdbcdbcd"};
-  return std::make_shared<grammar::TokenMasks>(
-      grammar::choice_grammar(words),
-      std::make_shared<grammar::Vocabulary>(tokens, std::vector<grammar::TokenId>{0}));
-}
+class ChainGeneratorTest : public ChainSwarm {};
 
 constexpr double kTemperature = 1.5;
 
@@ -184,90 +48,6 @@ std::vector<double> second_and_third(const std::vector<int64_t>& prompt) {
   const double* begin = joint_VV.const_data_ptr<double>();
   return {begin, begin + joint_VV.numel()};
 }
-
-/// A model that guesses, or none.
-struct Draft {
-  const model::Model* model = nullptr;
-  int64_t kv_bytes = int64_t{1} << 30;
-  int64_t max_drafts = 16;
-};
-
-class ChainGeneratorTest : public ::testing::Test {
- protected:
-  ChainGeneratorTest() : directory_(network_), alone_(small_model(), {}) {}
-
-  void serve(const std::string& name, chain::Span layers, BlockEngineOptions engine = {},
-             float scale = 1) {
-    servers_.emplace_back(network_, name, layers, engine, scale);
-  }
-  ServerThread& server(const std::string& name) {
-    return *std::ranges::find(servers_, name, &ServerThread::name);
-  }
-  std::unique_ptr<ChainGenerator> gateway(const Draft& draft) {
-    return gateway(0.125, chain::Precision::kFp32, draft);
-  }
-  std::unique_ptr<ChainGenerator> gateway(double audit_fraction = 0.125,
-                                          chain::Precision precision = chain::Precision::kFp32,
-                                          const Draft& draft = {}) {
-    return std::make_unique<ChainGenerator>(
-        small_model(),
-        ChainOptions{.post = {.coordinator = "coordinator:7",
-                              .authority = {},
-                              .tell = {},
-                              .watches = kDigest},
-                     .digest = kDigest,
-                     .precision = precision,
-                     .max_drafts = draft.max_drafts,
-                     .draft = draft.model,
-                     .draft_kv_bytes = draft.kv_bytes,
-                     .audit_fraction = audit_fraction,
-                     .load = [] { return copied(1); }},
-        [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
-        clock_);
-  }
-  static std::vector<std::shared_ptr<Heard>> ask(decoding::Generator& generator,
-                                                 const std::vector<GenerationRequest>& requests) {
-    std::vector<std::shared_ptr<Heard>> heard;
-    for (const GenerationRequest& request : requests) {
-      heard.push_back(std::make_shared<Heard>());
-      generator.generate(request, heard.back());
-    }
-    return heard;
-  }
-  /// Of what the model in this process says, to the bit.
-  void expect_same(std::vector<std::shared_ptr<Heard>>& heard,
-                   const std::vector<GenerationRequest>& requests) {
-    auto expected = ask(alone_, requests);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      EXPECT_EQ(heard[i]->ids(), expected[i]->ids()) << i << " " << heard[i]->refusal().message;
-      const auto same = [](const std::vector<TokenScore>& a, const std::vector<TokenScore>& b) {
-        return std::ranges::equal(a, b, [](const TokenScore& x, const TokenScore& y) {
-          return x.id == y.id && x.logprob == y.logprob && x.top == y.top;
-        });
-      };
-      EXPECT_TRUE(same(heard[i]->scores(), expected[i]->scores())) << i;
-      EXPECT_TRUE(same(heard[i]->prompt_scores(), expected[i]->prompt_scores())) << i;
-    }
-  }
-  static std::vector<GenerationRequest> requests(int64_t max_tokens) {
-    std::vector<GenerationRequest> requests;
-    for (uint64_t i = 0; i < 6; ++i) {
-      requests.push_back({.prompt = text(i, 1 + static_cast<int64_t>(i * 37 % 90)),
-                          .max_tokens = max_tokens,
-                          .ends = {},
-                          .sampler = {.temperature = i % 2 == 0 ? 0.0 : 1.0, .seed = i},
-                          .top_logprobs = 2,
-                          .scores_prompt = i == 3});
-    }
-    return requests;
-  }
-
-  SystemClock clock_;
-  net::MemoryNetwork network_;
-  DirectoryThread directory_;
-  std::list<ServerThread> servers_;
-  LocalGenerator alone_;
-};
 
 TEST_F(ChainGeneratorTest, ChainsGiveTheBitsOfOneProcess) {
   serve("a", {0, 1});
@@ -524,6 +304,31 @@ TEST_F(ChainGeneratorTest, SessionsThatDoNotFitWaitForEachOther) {
   const auto generator = gateway();
   auto heard = ask(*generator, requests(60));
   expect_same(heard, requests(60));
+}
+
+TEST_F(ChainGeneratorTest, WhereThereIsNoRoomForLongItIsToComeAgain) {
+  serve("a", {0, 3}, {.kv_bytes = 2 * 3 * 2 * 2 * 32 * 6 * 4});  // 64 positions.
+  const auto generator = gateway_of(
+      small_model(),
+      {.post = {}, .digest = kDigest, .memory_patience = std::chrono::milliseconds(100)});
+  auto heard = ask(*generator, {{.prompt = text(1, 60), .max_tokens = 30, .sampler = {}}});
+  EXPECT_EQ(heard[0]->wait(), std::nullopt);
+  EXPECT_EQ(heard[0]->refusal().kind, Refusal::Kind::kBusy);
+  EXPECT_GT(heard[0]->refusal().retry_after, Duration{});
+  EXPECT_THAT(heard[0]->refusal().message, HasSubstr("no room for more keys and values"));
+}
+
+TEST_F(ChainGeneratorTest, AServerThatIsShutDownEndsWhatNobodyElseCan) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const auto generator = gateway();
+  auto heard = ask(*generator, requests(90));
+  while (generator->status().made_tokens < 50) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  server("b").stop();
+  expect_same(heard, requests(90));
+  EXPECT_TRUE(generator->status().recoveries.empty());
 }
 
 TEST_F(ChainGeneratorTest, KeysAndValuesOfServersAndOfTheDraftModelAreCounted) {

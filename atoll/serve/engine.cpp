@@ -205,7 +205,7 @@ bool Engine::give(Sequence& sequence, int64_t position, const at::Tensor& rows) 
   bool is_done = false;
   try {
     for (int64_t i = 0; i < rows.size(0) && !is_done; ++i) {
-      is_done = sequence.take(position + i, rows[i]);
+      is_done = sequence.take(position + i, sequence.follow(position + i, rows[i]));
     }
   } catch (const InputError& error) {
     sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});

@@ -58,7 +58,8 @@ at::Tensor next_logits_RV(const model::Model& model, std::span<const Active> act
 
 /// Whether the row goes on.
 bool take_token(const OnToken& on_token, std::span<float> logits_V, Active& active) {
-  const int64_t id = active.draw.next(logits_V, std::ssize(active.row->tokens)).id;
+  const decoding::Order order = active.draw.order(std::ssize(active.row->tokens));
+  const int64_t id = decoding::follow(order, logits_V).score.id;
   Generation& generation = *active.generation;
   if (active.draw.is_end(id)) {
     generation.reason = FinishReason::kStop;

@@ -28,9 +28,9 @@ GuessedText::GuessedText(std::unique_ptr<Sequence> sequence)
       ids_(sequence_->tokens()),
       acceptance_(usual(std::make_index_sequence<decoding::NgramDraft::kMostMatched + 1>())) {}
 
-GuessedText::Taken GuessedText::take(int64_t position, const at::Tensor& row, Time now) {
+GuessedText::Taken GuessedText::take(int64_t position, const decoding::Outcome& outcome, Time now) {
   const int64_t length = std::ssize(sequence_->tokens());
-  Taken taken{.is_done = sequence_->take(position, row)};
+  Taken taken{.is_done = sequence_->take(position, outcome)};
   while (!sent_.empty() && sent_.front().first <= position) sent_.pop_front();
   if (std::ssize(sequence_->tokens()) == length) return taken;
   if (has_begun_ && !sent_.empty()) {

@@ -38,7 +38,7 @@ class GuessedText {
     bool was_wrong = false;  // So there are none any more, and ids() has changed.
   };
   /// As Sequence::take() does, with what came at that time.
-  Taken take(int64_t position, const at::Tensor& row, Time now);
+  Taken take(int64_t position, const decoding::Outcome& outcome, Time now);
   /// All of ids() is under way from now on.
   void sent(Time now);
 

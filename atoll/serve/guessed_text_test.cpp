@@ -34,7 +34,8 @@ class GuessedTextTest : public ::testing::Test {
   }
   GuessedText::Taken take(GuessedText& text, int64_t id) {
     now_ += std::chrono::milliseconds(100);
-    return text.take(std::ssize(text.sequence().tokens()) - 1, row_of(id), now_);
+    const int64_t position = std::ssize(text.sequence().tokens()) - 1;
+    return text.take(position, text.sequence().follow(position, row_of(id)), now_);
   }
   bool guess(GuessedText& text, int64_t id) { return text.guess(row_of(id)); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -211,7 +212,8 @@ std::optional<ModelFetcher::Found> ModelFetcher::find(const std::string& name, b
       throw InputError(fmt::format(
           "'{}' is neither a model on this machine nor one of the swarm's: {}", name, known));
     }
-    std::vector<Found> kept = kept_in(options_.cache);
+    std::vector<Found> kept;
+    if (options_.takes_kept) kept = kept_in(options_.cache);
     std::erase_if(kept, [&](const Found& each) { return !is_called(each, name); });
     if (kept.size() == 1) {
       options_.log(fmt::format("no server of the swarm has a model yet; '{}' was fetched before",
@@ -260,18 +262,20 @@ bool ModelFetcher::open(const Found& model, const Stops& stops) {
 }
 
 std::shared_ptr<const weights::ModelParts> ModelFetcher::fetch(int32_t begin, int32_t end,
-                                                               const Stops& stops) {
-  require_room(begin, end);
+                                                               bool with_head, const Stops& stops) {
+  std::vector<int32_t> parts(static_cast<size_t>(end - begin));
+  std::iota(parts.begin(), parts.end(), begin);
+  if (with_head) parts.push_back(manifest().num_parts() - 1);
+  const std::string what =
+      fmt::format("layers {} to {}{}", begin, end - 1, with_head ? " and the head" : "");
+  require_room(parts, what);
   double total = 0;
-  for (int32_t part = begin; part < end; ++part) {
-    total += static_cast<double>(store_->num_bytes(part));
-  }
+  for (const int32_t part : parts) total += static_cast<double>(store_->num_bytes(part));
   std::unique_ptr<Lines> lines;  // Made when something is missing.
-  std::vector<int32_t> parts;
   weights::ModelParts::Hashes hashes(static_cast<size_t>(manifest().num_parts()));
-  ProgressBar bar(fmt::format("layers {} to {}", begin, end - 1), total, clock_);
+  ProgressBar bar(what, total, clock_);
   double done = 0;
-  for (int32_t part = begin; part < end; ++part) {
+  for (const int32_t part : parts) {
     double own = 0;
     const auto kept = [&] {
       own += static_cast<double>(kTreeChunkBytes);
@@ -280,7 +284,6 @@ std::shared_ptr<const weights::ModelParts> ModelFetcher::fetch(int32_t begin, in
     if (!fetch_part(lines, part, stops, kept)) return nullptr;
     done += static_cast<double>(store_->num_bytes(part));
     bar.update(done);
-    parts.push_back(part);
     hashes[static_cast<size_t>(part)] = store_->hashes(part);
   }
   return std::make_shared<const weights::ModelParts>(manifest(), std::move(hashes),
@@ -315,18 +318,18 @@ bool ModelFetcher::fetch_part(std::unique_ptr<Lines>& lines, int32_t part, const
 }
 
 /// Rather than after hours.
-void ModelFetcher::require_room(int32_t begin, int32_t end) const {
+void ModelFetcher::require_room(std::span<const int32_t> parts, const std::string& what) const {
   uint64_t wanted = 0;
   std::error_code none;
-  for (int32_t part = begin; part < end; ++part) {
+  for (const int32_t part : parts) {
     if (!fs::exists(store_->file(part), none)) wanted += store_->num_bytes(part);
   }
   const fs::space_info space = fs::space(store_->folder(), none);
   if (none || space.available >= wanted) return;
-  throw InputError(fmt::format(
-      "layers {} to {} have {}, and '{}' has room for {} (--model-cache says where they are kept)",
-      begin, end - 1, format_bytes(static_cast<double>(wanted)), store_->folder().string(),
-      format_bytes(static_cast<double>(space.available))));
+  throw InputError(
+      fmt::format("{} have {}, and '{}' has room for {} (--model-cache says where they are kept)",
+                  what, format_bytes(static_cast<double>(wanted)), store_->folder().string(),
+                  format_bytes(static_cast<double>(space.available))));
 }
 
 }  // namespace atl::serve

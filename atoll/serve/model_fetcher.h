@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct ModelFetcherOptions {
   std::string own_name;              // Of this server, which does not ask itself.
   std::filesystem::path cache;       // A folder for models, each in one of its own.
   std::function<void(const std::string&)> log;
+  bool takes_kept = true;  // A model that was fetched before, while nobody serves one.
 };
 
 class ModelFetcher {
@@ -40,18 +42,19 @@ class ModelFetcher {
   ModelFetcher(ModelFetcherOptions options, net::TransportFactory make_transport,
                const Clock& clock);
 
-  /// Waits until some server of the swarm has a model (of that name, where there is one); after a
-  /// few seconds one of the cache does as well, where it has just one. With `any_type` those that
-  /// compute in different types are one. Throws InputError where the swarm has several, or none of
-  /// that name. Nothing: stopped.
+  /// Waits until some server of the swarm has a model (of that name, where there is one); where
+  /// kept ones are taken, after a few seconds one of the cache does as well, if it has just one.
+  /// With `any_type` those that compute in different types are one. Throws InputError where the
+  /// swarm has several, or none of that name. Nothing: stopped.
   std::optional<Found> find(const std::string& name, bool any_type, const Stops& stops);
   /// Fetches its manifest. False: stopped.
   bool open(const Found& model, const Stops& stops);
   const weights::ModelManifest& manifest() const { return store_->manifest(); }
 
-  /// These layers, checked to the last bit; what is missing is fetched. Null: stopped. Throws
-  /// InputError where the disk fails or is too small.
-  std::shared_ptr<const weights::ModelParts> fetch(int32_t begin, int32_t end, const Stops& stops);
+  /// These layers, and what is in none, checked to the last bit; what is missing is fetched. Null:
+  /// stopped. Throws InputError where the disk fails or is too small.
+  std::shared_ptr<const weights::ModelParts> fetch(int32_t begin, int32_t end, bool with_head,
+                                                   const Stops& stops);
 
  private:
   class Lines;
@@ -59,7 +62,7 @@ class ModelFetcher {
   /// False: stopped.
   bool fetch_part(std::unique_ptr<Lines>& lines, int32_t part, const Stops& stops,
                   const std::function<void()>& kept);
-  void require_room(int32_t begin, int32_t end) const;
+  void require_room(std::span<const int32_t> parts, const std::string& what) const;
 
   const ModelFetcherOptions options_;
   const net::TransportFactory make_transport_;

@@ -24,6 +24,19 @@ at::Tensor tensor_1T(std::span<const int64_t> tokens) {
   return tensor;
 }
 
+std::vector<decoding::Order> Sequence::orders(int64_t begin, int64_t end,
+                                              std::span<const int64_t> /*text*/) const {
+  std::vector<decoding::Order> orders;
+  for (int64_t position = begin; position < end; ++position) {
+    orders.push_back(position < wanted_from() ? decoding::Order() : order(position));
+  }
+  return orders;
+}
+
+decoding::Outcome Sequence::follow(int64_t position, const at::Tensor& row) const {
+  return decoding::follow(order(position), values_of(row));
+}
+
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
                std::shared_ptr<decoding::Listener> listener)
     : Sequence(id, request.prompt, request.tenant),
@@ -40,18 +53,45 @@ int64_t Answer::wanted_from() const {
   return scores_prompt_ && !was_read_ ? std::ssize(prompt_scores_) : std::ssize(tokens()) - 1;
 }
 
-bool Answer::take(int64_t position, const at::Tensor& row) {
-  const std::span<float> logits_V = values_of(row);
+decoding::Order Answer::order(int64_t position) const {
   if (position + 1 < num_prompt_) {
-    const int64_t id = tokens()[static_cast<size_t>(position) + 1];
-    prompt_scores_.push_back(decoding::score_of(logits_V, id, num_top_.value_or(0)));
+    return {.wanted = decoding::Wanted::kScore,
+            .id = tokens()[static_cast<size_t>(position) + 1],
+            .num_top = num_top_.value_or(0)};
+  }
+  if (std::ssize(tokens()) >= max_length_) return {};
+  return draw_.order(position + 1);
+}
+
+std::vector<decoding::Order> Answer::orders(int64_t begin, int64_t end,
+                                            std::span<const int64_t> text) const {
+  const int64_t length = std::ssize(tokens());
+  auto orders = Sequence::orders(begin, std::min(end, length), text);
+  if (end <= length) return orders;
+  decoding::Draw draw = draw_;
+  for (int64_t position = length; position < end; ++position) {
+    decoding::Order order;
+    try {
+      const bool goes_on = draw.add_guess(text[static_cast<size_t>(position)]) && !draw.is_over();
+      if (goes_on && position >= begin) order = draw.order(position + 1);
+    } catch (const InputError&) {  // Behind a guess nothing can follow: it may be wrong.
+      order = {};
+    }
+    if (position >= begin) orders.push_back(std::move(order));
+  }
+  return orders;
+}
+
+bool Answer::take(int64_t position, const decoding::Outcome& outcome) {
+  const decoding::TokenScore& score = outcome.score;
+  if (position + 1 < num_prompt_) {
+    prompt_scores_.push_back(score);
     return false;
   }
   if (!std::exchange(was_read_, true)) {
     listener_->prompt_read(num_cached_, std::move(prompt_scores_));
   }
   if (std::ssize(tokens()) >= max_length_) return finish(decoding::FinishReason::kLength);
-  const decoding::TokenScore score = draw_.next(logits_V, position + 1);
   if (draw_.is_end(score.id)) {
     listener_->ended_by(score);
     return finish(decoding::FinishReason::kStop);
@@ -71,7 +111,9 @@ bool Answer::suppose(int64_t id) {
 std::optional<int64_t> Answer::guess(int64_t position, const at::Tensor& row) const {
   const decoding::Draw& draw = supposed_ ? *supposed_ : draw_;
   if (draw.is_over()) return std::nullopt;
-  const int64_t id = draw.choose(values_of(row), position);
+  decoding::Order order = draw.order(position);
+  order.is_scored = false;
+  const int64_t id = decoding::follow(order, values_of(row)).score.id;
   return draw.is_end(id) ? std::nullopt : std::optional(id);
 }
 
@@ -80,8 +122,8 @@ bool Answer::finish(decoding::FinishReason reason) {
   return true;
 }
 
-bool Embedding::take(int64_t /*position*/, const at::Tensor& row) {
-  const std::span<const float> hidden_C = values_of(row);
+bool Embedding::take(int64_t /*position*/, const decoding::Outcome& outcome) {
+  const std::vector<float>& hidden_C = outcome.hidden_C;
   sum_C_.resize(hidden_C.size());
   for (size_t i = 0; i < hidden_C.size(); ++i) sum_C_[i] += hidden_C[i];
   if (++num_summed_ < std::ssize(tokens())) return false;

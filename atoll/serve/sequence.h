@@ -41,10 +41,19 @@ class Sequence {
   virtual bool wants_logits() const = 0;
   /// The first position of whose token it wants something; of all behind it as well.
   virtual int64_t wanted_from() const = 0;
-  /// Gets them one by one, in their order: (C), or (V) which it may overwrite, of the token at that
-  /// position of the text. True: nothing more is wanted. Throws InputError where they are not
-  /// finite.
-  virtual bool take(int64_t position, const at::Tensor& row) = 0;
+  /// What it wants of the row of the token at that position. Throws InputError where nothing can
+  /// follow.
+  virtual decoding::Order order(int64_t position) const = 0;
+  /// Of the rows from `begin` to before `end` of a text: its tokens, and what is supposed behind
+  /// them.
+  virtual std::vector<decoding::Order> orders(int64_t begin, int64_t end,
+                                              std::span<const int64_t> text) const;
+  /// Gets what came of its orders, one by one. True: nothing more is wanted. Throws InputError
+  /// where that cannot be used.
+  virtual bool take(int64_t position, const decoding::Outcome& outcome) = 0;
+  /// The order for that position, followed here: the row is (C), or (V) which is overwritten.
+  /// Throws InputError where logits are not finite.
+  decoding::Outcome follow(int64_t position, const at::Tensor& row) const;
   /// Its keys and values are there up to here without having been read.
   virtual void skipped(int64_t /*num_tokens*/) {}
   virtual void fail(const decoding::Refusal& refusal) = 0;
@@ -82,7 +91,10 @@ class Answer final : public Sequence {
   bool may_skip() const override { return !scores_prompt_; }
   bool wants_logits() const override { return true; }
   int64_t wanted_from() const override;
-  bool take(int64_t position, const at::Tensor& row) override;
+  decoding::Order order(int64_t position) const override;
+  std::vector<decoding::Order> orders(int64_t begin, int64_t end,
+                                      std::span<const int64_t> text) const override;
+  bool take(int64_t position, const decoding::Outcome& outcome) override;
   void skipped(int64_t num_tokens) override { num_cached_ = num_tokens; }
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
   int64_t num_to_come() const override { return max_length_ - std::ssize(tokens()); }
@@ -115,7 +127,10 @@ class Embedding final : public Sequence {
   bool may_skip() const override { return false; }
   bool wants_logits() const override { return false; }
   int64_t wanted_from() const override { return num_summed_; }
-  bool take(int64_t position, const at::Tensor& row) override;
+  decoding::Order order(int64_t /*position*/) const override {
+    return {.wanted = decoding::Wanted::kHidden};
+  }
+  bool take(int64_t position, const decoding::Outcome& outcome) override;
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
 
  private:

@@ -86,6 +86,10 @@ class FieldReader {
       visit(*this, value);
     }
   }
+  template <typename K, typename V>
+  void get(std::pair<K, V>& entry) {
+    (*this)(entry.first, entry.second);
+  }
   void get(bool& value) { value = get_below(2, "a truth value") == 1; }
   void get(PartKind& kind) { kind = static_cast<PartKind>(get_below(4, "a part's kind")); }
   void get(net::Way& way) { way = static_cast<net::Way>(get_below(3, "a way")); }

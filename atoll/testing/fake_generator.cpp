@@ -76,7 +76,7 @@ bool FakeGenerator::step(Text& text) {
   }
   const GenerationRequest& request = text.request;
   std::vector<float> logits_V = logits(text.ids.back());
-  const TokenScore score = text.draw.next(logits_V, std::ssize(text.ids));
+  const TokenScore score = follow(text.draw.order(std::ssize(text.ids)), logits_V).score;
   if (text.draw.is_end(score.id)) {
     text.listener->ended_by(score);
     text.listener->finished(FinishReason::kStop);

@@ -8,7 +8,9 @@
 #include <map>
 #include <queue>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "atoll/base/clock.h"
@@ -96,7 +98,7 @@ class SimulatedBlockServers {
   void to_server(const std::string& from, const std::string& address, const Message& message) {
     const auto found = servers_.find(address);
     if (found == servers_.end() || !found->second.is_up) return;
-    deliver(from, address, [this, address, message, life = found->second.life] {
+    deliver(from, address, message, [this, address, message, life = found->second.life] {
       Server& server = servers_.at(address);
       if (!server.is_up || server.life != life) return;
       const auto hear = [this, address, message, life] {
@@ -123,14 +125,17 @@ class SimulatedBlockServers {
     }
   };
 
-  /// In order between two ends, some milliseconds later.
-  void deliver(const std::string& from, const std::string& to, std::function<void()> what) {
-    Time& last = last_delivery_[{from, to}];
+  /// Some milliseconds later, in order between two ends: rows on one line, all else on another.
+  void deliver(const std::string& from, const std::string& to, const Message& message,
+               std::function<void()> what) {
+    const bool has_rows =
+        std::holds_alternative<Work>(message) || std::holds_alternative<Output>(message);
+    Time& last = last_delivery_[{from, to, has_rows}];
     last = std::max(last, now_ + milliseconds(1 + random(5)));
     queue_.push({last, ++number_, std::move(what)});
   }
   void to_gateway(const std::string& address, const Message& message) {
-    deliver(address, "", [this, address, message, life = servers_.at(address).life] {
+    deliver(address, "", message, [this, address, message, life = servers_.at(address).life] {
       if (servers_.at(address).life == life) heard(address, message);
     });
   }
@@ -165,7 +170,7 @@ class SimulatedBlockServers {
       if (known != server.sessions.end() && known->second.session.rests()) return;
       Served opened{ServerSession(work->session), {}};
       const auto other = server.sessions.find({.gateway = kGateway, .number = work->shares_with});
-      if (work->num_shared > 0 && work->begin == work->num_shared &&
+      if (work->num_shared > 0 && work->rows.begin == work->num_shared &&
           other != server.sessions.end() && other->second.memory_length >= work->num_shared &&
           other->second.session.length() >= work->num_shared &&
           other->second.session.layers() == work->hops.front().layers &&
@@ -234,7 +239,7 @@ class SimulatedBlockServers {
       server.sessions.erase(id);
       return complain(address, id, epoch, Fault::kNoMemory);
     }
-    Rows made{.begin = length, .num_tokens = static_cast<uint32_t>(count), .rows_TC = {}};
+    Rows made{.begin = length, .num_tokens = static_cast<uint32_t>(count)};
     for (const Rows& rows : session.unread(count)) {
       for (int64_t i = rows.begin; i < rows.end(); ++i) {
         const uint64_t came = value_at(rows, i);
@@ -260,7 +265,7 @@ class SimulatedBlockServers {
   uint64_t num_drawn_ = 0;
   uint64_t number_ = 0;
   std::priority_queue<Later> queue_;
-  std::map<std::pair<std::string, std::string>, Time> last_delivery_;
+  std::map<std::tuple<std::string, std::string, bool>, Time> last_delivery_;
   int64_t num_shared_ = 0;
 };
 

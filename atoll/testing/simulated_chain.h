@@ -223,8 +223,7 @@ class SimulatedChain final : public SimulatedBlockServers {
     if (!arrived) return;
     std::vector<uint64_t>& tokens = texts_.at(arrived->key);
     std::vector<Fingerprint> came;
-    const Rows rows{
-        .begin = output.begin, .num_tokens = output.num_tokens, .rows_TC = output.rows_TC};
+    const Rows& rows = output.rows;
     for (int64_t i = arrived->begin; i < rows.end(); ++i) {
       came.push_back(seen(witness_, value_at(rows, i)));
     }
@@ -276,13 +275,13 @@ class SimulatedChain final : public SimulatedBlockServers {
         to_server("", say->address, say->message);
       } else if (auto* feed = std::get_if<Conductor::Feed>(&action)) {
         Work work = feed->work;
-        work.num_tokens = static_cast<uint32_t>(feed->end - work.begin);
-        for (int64_t i = work.begin; i < feed->end; ++i) {
+        work.rows.num_tokens = static_cast<uint32_t>(feed->end - work.rows.begin);
+        for (int64_t i = work.rows.begin; i < feed->end; ++i) {
           const std::vector<uint64_t>& tokens = texts_.at(feed->key);
           const auto at = static_cast<size_t>(i);
           const Bytes row =
               bytes_of(at < tokens.size() ? tokens[at] : drafts_[feed->key].at(at - tokens.size()));
-          work.rows_TC.insert(work.rows_TC.end(), row.begin(), row.end());
+          work.rows.rows_TC.insert(work.rows.rows_TC.end(), row.begin(), row.end());
         }
         to_server("", feed->address, work);
       } else if (const auto* refuse = std::get_if<Conductor::Refuse>(&action)) {

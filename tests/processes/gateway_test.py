@@ -45,6 +45,8 @@ class CompletionsTest(Served):
         self.assertEqual(texts, [one.text for one in again.choices])
         self.assertEqual(len(set(texts)), 4)
         self.assertEqual(texts[1], self.complete("abc", seed=8, temperature=2, max_tokens=12).choices[0].text)
+        some = self.complete("abc", temperature=2, max_tokens=12)  # Which seed it drew by it tells.
+        self.assertEqual(some.choices[0].text, self.complete("abc", seed=some.seed, temperature=2, max_tokens=12).choices[0].text)
         self.assertGreater(again.usage.prompt_tokens_details.cached_tokens, 0)
 
     def test_scores_of_prompt_and_answer(self):

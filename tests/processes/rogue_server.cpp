@@ -65,15 +65,12 @@ class NoisyTransport final : public atl::net::Transport {
  private:
   /// Its size is relative to each row's.
   void add_noise(auto& message) {
-    if (message.num_tokens == 0) return;
-    std::vector<float> values(message.num_tokens * width_);
-    const atl::chain::Rows rows{.begin = message.begin,
-                                .num_tokens = message.num_tokens,
-                                .precision = message.precision,
-                                .rows_TC = std::move(message.rows_TC)};
+    atl::chain::Rows& rows = message.rows;
+    if (rows.num_tokens == 0) return;
+    std::vector<float> values(rows.num_tokens * width_);
     atl::chain::decode_rows(rows, values);
     const atl::MutexLock lock(mutex_);
-    for (size_t i = 0; i < message.num_tokens; ++i) {
+    for (size_t i = 0; i < rows.num_tokens; ++i) {
       const std::span<float> row = std::span(values).subspan(i * width_, width_);
       double square = 0;
       for (const float value : row) square += static_cast<double>(value) * value;
@@ -81,12 +78,11 @@ class NoisyTransport final : public atl::net::Transport {
       for (float& value : row) {
         value += static_cast<float>(each * atl::random_normal(7, 0, ++num_drawn_));
       }
-      sent_[{message.session.number, message.begin + static_cast<int64_t>(i)}] = {row.begin(),
-                                                                                  row.end()};
+      sent_[{message.session.number, rows.begin + static_cast<int64_t>(i)}] = {row.begin(),
+                                                                               row.end()};
     }
-    message.rows_TC =
-        atl::chain::encode_rows(values, rows.begin, static_cast<int64_t>(width_), rows.precision)
-            .rows_TC;
+    rows =
+        atl::chain::encode_rows(values, rows.begin, static_cast<int64_t>(width_), rows.precision);
   }
   void confess(atl::chain::Testimony& testimony) {
     const atl::MutexLock lock(mutex_);

@@ -123,7 +123,11 @@ class ServeTest(unittest.TestCase):
             self.assertRegex(failed.stderr, r"have .*, keys and values 10\.7 MB and the program 268\.4 MB: that is more than the 279\.2 MB that may be used here")
 
     def test_wrong_usage(self):
-        for words, part in ((["serve", self.model], "--gateway"), (["serve", self.model, "--gateway", "--listen", "0.0.0.0:0"], "--insecure"),
+        gateway = ["gateway", self.model, "--join", "127.0.0.1:1"]
+        for words, part in ((["serve", self.model], "--gateway"), ([*gateway, "--deterministic", "--wire", "int8"], "--deterministic"),
+                            (["serve", self.model, "--gateway", "--deterministic", "--device", "cuda"], "--deterministic"),
+                            ([*gateway, "--swarm-name", "m"], "--swarm-name"), ([*gateway, "--remote-head", "--audit", "1"], "--audit"),
+                            (["serve", self.model, "--gateway", "--head"], "--head"), (["serve", self.model, "--gateway", "--listen", "0.0.0.0:0"], "--insecure"),
                             (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib")):
             failed = run(*words)
             self.assertEqual(failed.returncode, 2, failed)

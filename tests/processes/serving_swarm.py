@@ -5,7 +5,9 @@ tests and for claims.
     swarm.coordinate(); swarm.serve("a", "0:2"); swarm.serve("b", "2:4"); url = swarm.gateway("g")
     swarm.kill("a"); swarm.end()
 """
+import contextlib
 import json
+import os
 import pathlib
 import re
 import signal
@@ -44,6 +46,7 @@ class ServingSwarm:
     def start(self, name, words, pattern, around=(), **options):
         """What it says first, which holds the pattern."""
         out = self.folder / f"{name}.out"
+        options.setdefault("env", {**os.environ, "XDG_CACHE_HOME": str(self.folder / "user-cache")})
         with open(self.folder / f"{name}.log", "ab") as log, open(out, "wb") as file:
             process = subprocess.Popen([*around, self.atoll, *map(str, words)], stdout=file, stderr=log, **options)
         self.processes[name] = process
@@ -77,8 +80,8 @@ class ServingSwarm:
     def cache(self, name):
         return self.folder / f"{name}-cache"
 
-    def gateway(self, name, *words, join=None, template="plain"):
-        url = self.start(name, ["gateway", self.model, *self.way_in(name, "gateway", join), "--peer-name", name, "--threads", self.threads,
+    def gateway(self, name, *words, model=None, join=None, template="plain"):
+        url = self.start(name, ["gateway", model or self.model, *self.way_in(name, "gateway", join), "--peer-name", name, "--threads", self.threads,
                                 "--listen", "127.0.0.1:0", "--name", "mine", *(["--template", template] if template else []), *words],
                          r"http://[\d.:]+")
         self.urls[name] = url
@@ -130,16 +133,20 @@ class ServingSwarm:
 
     def busy(self, seconds=0.0):
         """Servers that compute, with the time of each, in the order of their layers: those in use."""
-        begin = self._computed()
+        begin = self.computed()
         time.sleep(seconds)
-        return {name: time_s - begin[name] for name, time_s in self._computed().items() if name in begin}
+        return {name: time_s - begin[name] for name, time_s in self.computed().items() if name in begin}
 
-    def _computed(self):
+    def computed(self):
+        """Of each server that lives the processor time so far, in seconds."""
         found = {}
         for name in self.spans:
             if self.is_alive(name):
                 tasks = pathlib.Path(f"/proc/{self.processes[name].pid}/task")
-                found[name] = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+                found[name] = 0.0
+                for task in tasks.iterdir():
+                    with contextlib.suppress(OSError):  # It has ended meanwhile.
+                        found[name] += int((task / "schedstat").read_text().split()[0]) / 1e9
         return found
 
 

@@ -46,6 +46,12 @@ class Served(unittest.TestCase):
         shutil.copytree(max((self.model / "checkpoints").iterdir()), folder)
         return folder
 
+    def without_weights(self):
+        folder = self.copied()
+        for file in folder.glob("*.safetensors*"):
+            file.unlink()
+        return folder
+
     def check(self, url, one=None):
         for body in BODIES:
             wanted = told(complete(one or self.one, logprobs=2, **body))
@@ -168,6 +174,17 @@ class FetchTest(Served):
         url = swarm.gateway("gate")
         swarm.wait_whole(url)
         self.check(url)
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            complete(swarm.gateway("light", "--remote-head", model=self.without_weights()), prompt="a", max_tokens=2)
+        with caught.exception as failed:
+            self.assertEqual(failed.code, 503)
+            self.assertIn("--head", json.loads(failed.read())["error"]["message"])
+        swarm.serve("c", "0:2", "--head")
+        swarm.serve("d", "2:4", "--head", files=False)
+        swarm.wait_whole(swarm.urls["light"])
+        self.check(swarm.urls["light"])
+        swarm.kill("a", "f")
+        self.check(swarm.urls["light"])
 
 
 class TypesTest(Served):

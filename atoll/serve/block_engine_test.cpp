@@ -1,0 +1,155 @@
+// What one server makes of messages that cannot be, and of strangers' orders.
+#include "atoll/serve/block_engine.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "atoll/base/random.h"
+#include "atoll/chain/rows.h"
+#include "atoll/testing_torch/served_texts.h"
+
+namespace atl::serve {
+namespace {
+
+using chain::Fault;
+
+constexpr chain::SessionId kSession{.gateway = 1, .number = 2};
+constexpr int64_t kWidth = 24;
+
+class BlockEngineTest : public ::testing::Test {
+ protected:
+  explicit BlockEngineTest(bool has_head = true) : engine_(small_model(), {.has_head = has_head}) {}
+
+  /// Rows for the last layer, or for those before it.
+  static chain::Work work(int64_t begin, int64_t count, chain::Span layers = {2, 3}) {
+    std::vector<float> values_TC;
+    for (int64_t i = 0; i < count * kWidth; ++i) {
+      values_TC.push_back(static_cast<float>(random_normal(1, 2, static_cast<uint64_t>(i))));
+    }
+    chain::Work work{.session = kSession, .epoch = 1, .hops = {{"b:1", layers}}, .rows = {}};
+    if (layers.end < 3) work.hops.push_back({"c:1", {layers.end, 3}});
+    work.rows = chain::encode_rows(values_TC, begin, kWidth, chain::Precision::kFp32);
+    return work;
+  }
+  static decoding::Order order() {
+    return {.wanted = decoding::Wanted::kToken, .position = 1, .sampler = {.temperature = 0}};
+  }
+  std::vector<chain::Message> said(const std::vector<chain::Work>& all) {
+    const at::NoGradGuard no_grad;
+    for (const chain::Work& each : all) engine_.hear(each, now_);
+    while (!engine_.is_idle()) engine_.read(now_);
+    return engine_.take_sent();
+  }
+  void expect_fault(const chain::Work& work, Fault fault) {
+    const auto sent = said({work});
+    ASSERT_EQ(sent.size(), 1U);
+    ASSERT_TRUE(std::holds_alternative<chain::Trouble>(sent[0]));
+    EXPECT_EQ(std::get<chain::Trouble>(sent[0]).fault, fault)
+        << std::get<chain::Trouble>(sent[0]).reason;
+    EXPECT_EQ(engine_.num_sessions(), 0);
+  }
+
+  Time now_{std::chrono::seconds(1)};
+  BlockEngine engine_;
+};
+
+class HeadlessEngineTest : public BlockEngineTest {
+ protected:
+  HeadlessEngineTest() : BlockEngineTest(false) {}
+};
+
+TEST_F(BlockEngineTest, WhatWasOrderedIsDrawn) {
+  chain::Work asked = work(0, 3);
+  asked.rows.orders = {{}, order(), {.wanted = decoding::Wanted::kHidden}};
+  const auto sent = said({asked});
+  ASSERT_EQ(sent.size(), 1U);
+  const chain::Rows& rows = std::get<chain::Output>(sent[0]).rows;
+  ASSERT_EQ(rows.outcomes.size(), 3U);
+  EXPECT_TRUE(rows.rows_TC.empty());
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(decoding::fits(rows.outcomes[i], asked.rows.orders[i], 61, kWidth)) << i;
+  }
+}
+
+TEST_F(BlockEngineTest, RowsThatCannotBeAreNotRead) {
+  chain::Work other_shape = work(0, 2);
+  other_shape.rows.rows_TC.resize(2 * 4 * (kWidth - 1));
+  expect_fault(other_shape, Fault::kDamaged);
+  chain::Work not_finite = work(0, 2);
+  std::vector<float> values(2 * kWidth, 1);
+  const float nan = std::nanf("");
+  std::memcpy(not_finite.rows.rows_TC.data() + not_finite.rows.rows_TC.size() - 4, &nan, 4);
+  expect_fault(not_finite, Fault::kDamaged);
+  expect_fault(work(199, 2), Fault::kDamaged);
+  expect_fault(work(3, 2), Fault::kNotKept);
+  expect_fault(work(0, 2, {2, 4}), Fault::kNotKept);
+}
+
+TEST_F(BlockEngineTest, TokensAndOrdersThatCannotBeAreRefused) {
+  chain::Work token = work(0, 1, {0, 3});
+  token.rows.rows_TC.clear();
+  token.rows.ids = {61};
+  expect_fault(token, Fault::kDamaged);
+  token = work(0, 1, {1, 3});
+  token.rows.rows_TC.clear();
+  token.rows.ids = {5};
+  expect_fault(token, Fault::kNotKept);
+  chain::Work asked = work(0, 1);
+  asked.rows.orders = {order()};
+  asked.rows.orders[0].bias = {{int64_t{1} << 40, 1.0F}};
+  expect_fault(asked, Fault::kDamaged);
+  asked.rows.orders = {{.wanted = decoding::Wanted::kScore, .id = 3, .num_top = 1'000'000}};
+  expect_fault(asked, Fault::kDamaged);
+}
+
+TEST_F(BlockEngineTest, OrdersByARouteThatIsNoMoreAreCheckedAsWell) {
+  chain::Work first = work(0, 1);
+  first.epoch = 2;
+  first.rows.orders = {order()};
+  chain::Work late = work(1, 1);
+  late.hops.push_back({"c:1", {3, 4}});
+  late.rows.orders = {order()};
+  late.rows.orders[0].bias = {{int64_t{1} << 40, 1.0F}};
+  const auto sent = said({first, late});
+  ASSERT_FALSE(sent.empty());
+  EXPECT_EQ(std::get<chain::Trouble>(sent.back()).fault, Fault::kDamaged);
+}
+
+TEST_F(BlockEngineTest, LargeOrdersGoOnAFewAtATime) {
+  std::vector<chain::Work> all;
+  for (int64_t i = 0; i < 12; ++i) {
+    chain::Work one = work(i, 1, {1, 2});
+    one.rows.orders = {order()};
+    for (int64_t k = 0; k < 20'000; ++k) one.rows.orders[0].seen.push_back({.id = k % 61});
+    all.push_back(std::move(one));
+  }
+  int64_t begin = 0;
+  for (const chain::Message& message : said(all)) {
+    const chain::Rows& rows = std::get<chain::Work>(message).rows;
+    EXPECT_EQ(rows.begin, begin);
+    EXPECT_LE(rows.num_tokens, 4U);
+    EXPECT_EQ(rows.orders.size(), rows.num_tokens);
+    begin = rows.end();
+  }
+  EXPECT_EQ(begin, 12);
+}
+
+TEST_F(HeadlessEngineTest, NothingIsDrawnWhereThereIsNoHead) {
+  chain::Work first = work(0, 1);
+  chain::Work second = work(1, 1);
+  second.rows.orders = {order()};
+  const auto sent = said({first, second});
+  ASSERT_FALSE(sent.empty());
+  EXPECT_EQ(std::get<chain::Trouble>(sent.back()).fault, Fault::kDamaged);
+  chain::Work token = work(0, 1, {0, 3});
+  token.session.number = 3;
+  token.rows.rows_TC.clear();
+  token.rows.ids = {5};
+  expect_fault(token, Fault::kNotKept);
+}
+
+}  // namespace
+}  // namespace atl::serve
