@@ -81,7 +81,7 @@ def num_others_by_threads():
 
 
 def num_others_on_avx2():
-    """Of a chain whose middle server is on an emulated processor without AVX-512, and has two layers, as that is slow: 2 alone, then 16 at once."""
+    """Of a chain whose middle server is on an emulated processor without AVX-512, and has one layer, as that is slow: 2 alone, then 16 at once."""
     qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
     if not qemu:
         raise RuntimeError("there is no emulator: apt-get install qemu-user-static")
@@ -92,10 +92,10 @@ def num_others_on_avx2():
         swarm = ServingSwarm(ATOLL, model(), work / "avx2")
         stack.callback(swarm.end)
         swarm.coordinate()
-        swarm.serve("s0", f"0:{middle - 1}")
+        swarm.serve("s0", f"0:{middle}")
         swarm.serve("s2", f"{middle + 1}:{num_layers()}")
         swarm.atoll = f"{ATOLL}-torch"  # The emulator follows into no other program.
-        swarm.serve("s1", f"{middle - 1}:{middle + 1}", around=(qemu, "-cpu", "Haswell"))
+        swarm.serve("s1", f"{middle}:{middle + 1}", around=(qemu, "-cpu", "Haswell"))
         swarm.atoll = ATOLL
         url = swarm.gateway("g")
         swarm.wait_whole(url)

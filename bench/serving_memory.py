@@ -114,7 +114,8 @@ def by_servers(folder, groups):
         url = swarm.gateway("g")
         swarm.wait_whole(url)
         servers = [swarm.processes[f"s{number}"] for number in range(NUM_SERVERS)]
-        answers = [told(complete(url, **body)) for body in WARM]
+        for _ in range(2):  # What the reading at the start has left of other layers goes only now.
+            answers = [told(complete(url, **body)) for body in WARM]
         before, begin = sum(map(num_major_faults, servers)), time.monotonic()
         answers += [told(complete(url, **body)) for body in MEASURED]
         seconds = time.monotonic() - begin

@@ -138,7 +138,7 @@ def soak(seconds):
     most_mb = max(mb for name, samples in trouble.memory.items() if name != "g" for _, mb in samples)
     servers = growths(trouble.memory)
     result = {"answers": clients.count, "failed": len(clients.errors), "others": clients.others, "longest_s": round(clients.longest, 1),
-              "gateway_growth": growth(trouble.memory["g"], 0, seconds), "server_mb": round(most_mb),
+              "gateway_growth": growth(trouble.memory["g"], seconds / 3, seconds), "server_mb": round(most_mb),
               "server_share": most_mb / 1024 / (KV_GIB + PROGRAM_GIB), "server_growth": statistics.median(servers.values() or [NAN]),
               "worst_server_growth": max(servers.values(), default=NAN)}
     print(f"soak: {json.dumps(result)}\nservers: {json.dumps({name: round(more, 3) for name, more in servers.items()})}\n" +
@@ -161,7 +161,7 @@ def add(claims):
         for key, claim, figure, target in (
                 ("failed", f"{what}: requests that failed", "failed", 0),
                 ("others", "and answers with another token", "others", 0),
-                ("gateway", "and the gateway's memory: growth from the first half to the second", "gateway_growth", 0.05),
+                ("gateway", "and the gateway's memory: growth from the second third, when its caches are full, to the last", "gateway_growth", 0.05),
                 ("server", "and the largest server's, of what it may have beside its layers", "server_share", 1),
                 ("growth", f"and growth of memory from the first half to the second, {lives}: the median", "server_growth", 0.05),
                 ("worst", "and the worst of those lives", "worst_server_growth", None)):

@@ -158,7 +158,7 @@ void Conductor::find_chains(Time now) {
     if (num_running >= options_.max_sessions || now < session.retry_at) continue;
     const Session* const other = sharer(session, now);
     if (other != nullptr && other->num_done < session.text.num_shared) continue;  // Soon.
-    if (session.text.num_tokens >= too_long) continue;
+    if (other == nullptr && session.text.num_tokens >= too_long) continue;
     if (find_chain(key, session, now)) {
       ++num_running;
     } else {
@@ -224,8 +224,14 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
   return Arrived{.key = key, .begin = begin, .session = session.number};
 }
 
+/// All layers are there, and it is room alone that it lacks.
+bool Conductor::is_full_for(const Session& session, Time now) const {
+  return session.lacks_memory &&
+         missing_layers(candidates(0, now), {0, options_.num_layers}).size() == 0;
+}
+
 std::string Conductor::reason_of(const Session& session, Time now) const {
-  if (session.lacks_memory) {
+  if (is_full_for(session, now)) {
     return "the servers have no room for more keys and values: ask for less, or later";
   }
   if (servers_.empty() && !other_types_.empty()) {

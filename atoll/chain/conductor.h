@@ -199,6 +199,8 @@ class Conductor {
   };
   using Sessions = std::map<Key, Session>;
 
+  static constexpr double kCutDelay = 1e3;  // Taken only where there is no other way.
+
   static void lengthen(Duration& pause, Duration first, Duration longest);
   bool is_usable(const Server& server, Time now) const;
   bool is_usable(const std::string& address, Time now) const;
@@ -236,6 +238,7 @@ class Conductor {
   void watch_servers(Time now);
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);
+  bool is_full_for(const Session& session, Time now) const;
   std::string reason_of(const Session& session, Time now) const;
   void count_served(const Session& session, int64_t num_tokens);
   void consider_audit(Key key, const Session& session, int64_t least, Time now);

@@ -56,7 +56,8 @@ void Conductor::replace_in(Key key, Session& session, const std::string& address
 bool Conductor::can_move(const Session& session, const std::string& address, Time now) const {
   const auto hop = std::ranges::find(session.hops, address, &Hop::address);
   if (hop == session.hops.end() || session.is_broken) return false;
-  const std::vector<Candidate> all = candidates(session.text.num_tokens, now);
+  std::vector<Candidate> all = candidates(session.text.num_tokens, now);
+  std::erase_if(all, [](const Candidate& other) { return other.is_full; });
   std::vector<Candidate> others = all;
   std::erase_if(others, [&](const Candidate& other) {
     return std::ranges::find(session.hops, other.address, &Hop::address) != session.hops.end();
@@ -65,7 +66,11 @@ bool Conductor::can_move(const Session& session, const std::string& address, Tim
   query.layers = hop->layers;
   if (hop != session.hops.begin()) query.from = std::prev(hop)->address;
   if (std::next(hop) != session.hops.end()) query.to = std::next(hop)->address;
-  return choose_route(others, query) || choose_route(all, whole_query(session, now));
+  const auto is_good = [&](const std::vector<Candidate>& servers, const RouteQuery& of) {
+    const auto route = choose_route(servers, of);
+    return route && seconds_by(*route, servers, of) < kCutDelay;
+  };
+  return is_good(others, query) || is_good(all, whole_query(session, now));
 }
 
 void Conductor::move_from(const std::string& address, Time now) {
@@ -137,7 +142,10 @@ void Conductor::repair(Key key, Session& session, Time now) {
         Say{first->address,
             Reroute{.session = id, .epoch = session.epoch, .hops = {first, session.hops.end()}}});
   }
-  if (feeds_anew) session.num_fed = 0;
+  if (feeds_anew) {
+    session.num_fed = 0;
+    session.shares_with = 0;  // The new server has nothing that it could share.
+  }
   feed(key, session);
 }
 
@@ -240,7 +248,7 @@ void Conductor::watch_sessions(Time now) {
   }
   for (const Key key : refused) {
     const Session& session = sessions_.at(key);
-    actions_.emplace_back(Refuse{key, reason_of(session, now), session.lacks_memory});
+    actions_.emplace_back(Refuse{key, reason_of(session, now), is_full_for(session, now)});
     remove(key);
   }
 }

@@ -14,7 +14,6 @@ constexpr Duration kLongestPause = std::chrono::seconds(30);
 constexpr Duration kHangPatience = std::chrono::seconds(10);
 constexpr Duration kLate = 4 * Conductor::kTick;
 constexpr double kUnknownDelay = 0.02;
-constexpr double kCutDelay = 1e3;  // Taken only where there is no other way.
 
 }  // namespace
 
@@ -105,6 +104,7 @@ void Conductor::greeted(const std::string& address, const Greeted& message, Time
   Server& server = found->second;
   server.lease.layers = message.layers;
   server.is_ready = true;
+  server.leaves_until = {};
   server.greeted = now;
   server.pause = {};
   server.watch = {};

@@ -16,7 +16,7 @@ class PeerWatch {
   static constexpr Duration kPingInterval = std::chrono::milliseconds(100);
   static constexpr Duration kLeastPatience = std::chrono::milliseconds(400);
   /// Passes are made to last half a second at most; until some were seen they may last longer.
-  static constexpr Duration kLeastPass = std::chrono::seconds(2);
+  static constexpr Duration kLeastPass = std::chrono::seconds(3);
   static constexpr Duration kUnknownPass = std::chrono::seconds(5);
 
   /// A ping is due: say it.

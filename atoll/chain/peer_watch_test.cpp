@@ -41,9 +41,9 @@ TEST_F(PeerWatchTest, APassThatLastsMuchLongerThanOthersHangsThoughPingsAreAnswe
   answer(milliseconds(1), 0, 5100);
   EXPECT_TRUE(watch_.hangs(now_));
   for (uint64_t i = 1; i < 60; ++i) answer(milliseconds(1), i, 20);
-  answer(milliseconds(1), 60, 1900);
+  answer(milliseconds(1), 60, 2900);
   EXPECT_FALSE(watch_.hangs(now_));
-  answer(milliseconds(1), 60, 2100);
+  answer(milliseconds(1), 60, 3100);
   EXPECT_TRUE(watch_.hangs(now_));
   for (uint64_t i = 61; i < 120; ++i) answer(milliseconds(1), i, 400);
   answer(milliseconds(1), 120, 5000);

@@ -35,9 +35,28 @@ void ServerSession::go_back(int64_t position) {
   for (const Rows& rows : kept_) kept_bytes_ += num_bytes(rows);
   arrived_ = std::min(arrived_, position);
   length_ = std::min(length_, position);
+  if (position < num_shared_) num_shared_ = shares_with_ = 0;
   for (auto* seen : {&received_, &made_}) {
     seen->resize(std::min(seen->size(), static_cast<size_t>(length_)));
   }
+}
+
+std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& other,
+                                                         int64_t num_shared) {
+  ATOLL_CHECK(length_ == 0 && num_shared <= arrived_ && num_shared <= other.length_);
+  const bool is_kept = other.keeps_ && hops_.size() > 1;
+  if (!is_kept && hops_.front().send_from < num_shared) return std::nullopt;
+  ServerSession begun(id_, other, num_shared);
+  shares_with_ = other.id_.number;
+  num_shared_ = num_shared;
+  length_ = num_shared;
+  while (!unread_.empty() && unread_.front().end() <= length_) unread_.pop_front();
+  kept_ = std::move(begun.kept_);
+  kept_bytes_ = begun.kept_bytes_;
+  keeps_ = other.keeps_;
+  received_ = std::move(begun.received_);
+  made_ = std::move(begun.made_);
+  return all_kept();
 }
 
 void ServerSession::note(const std::vector<Fingerprint>& received,
@@ -144,6 +163,19 @@ void ServerSession::keep(const Rows& made) {
   if (!keeps_ || hops_.size() == 1) return;  // The gateway has what the last one made.
   kept_bytes_ += num_bytes(made);
   kept_.push_back(made);
+  if (made.orders.empty()) return;
+  // What was drawn that far behind its gateway knows: nobody draws it again.
+  for (auto rows = kept_.begin(); rows->end() + kMostAhead < made.begin; ++rows) {
+    const bool draws = std::ranges::any_of(rows->orders, [](const decoding::Order& order) {
+      return order.wanted == decoding::Wanted::kToken;
+    });
+    if (!draws) continue;
+    kept_bytes_ -= num_bytes(*rows);
+    for (decoding::Order& order : rows->orders) {
+      if (order.wanted == decoding::Wanted::kToken) order = {};
+    }
+    kept_bytes_ += num_bytes(*rows);
+  }
 }
 
 std::optional<std::vector<Message>> ServerSession::reroute(const Reroute& message) {

@@ -18,6 +18,9 @@
 
 namespace atl::chain {
 
+/// Guesses behind a text's newest token, at most.
+constexpr int64_t kMostAhead = 256;
+
 class ServerSession {
  public:
   explicit ServerSession(SessionId id) : id_(id) {}
@@ -43,6 +46,8 @@ class ServerSession {
   /// Positions that were read. Falls when its gateway goes back in the text.
   int64_t length() const { return length_; }
   int64_t num_unread() const { return arrived_ - length_; }
+  /// Something is ordered of the next ones.
+  bool has_orders() const { return !unread_.empty() && !unread_.front().orders.empty(); }
   /// Of these the next ones, whose orders have so many bytes together at most; one at least.
   int64_t num_readable(int64_t order_bytes) const;
   int64_t unread_bytes() const;
@@ -53,6 +58,10 @@ class ServerSession {
   void note(const std::vector<Fingerprint>& received, const std::vector<Fingerprint>& made);
   /// What it has seen of the positions in question, or of fewer where it has not read as many.
   Testimony testify(const Testify& question) const;
+  /// That it begins as another one, which has read so many positions by the same layers, and that
+  /// what came of these need not be computed again. Returns what is to be sent on; nothing where
+  /// that is not kept any more.
+  std::optional<std::vector<Message>> adopt(const ServerSession& other, int64_t num_shared);
   /// The next ones were read, and this came of them. Returns what is to be sent on, if anything: to
   /// the next server, or to the gateway behind the last one.
   std::optional<Message> read(Rows made);

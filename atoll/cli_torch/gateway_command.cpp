@@ -13,6 +13,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/chain/server_session.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/api_arguments.h"
@@ -181,7 +182,7 @@ void add_gateway_command(CLI::App& app) {
   command
       ->add_option("--max-guesses", arguments->max_guesses,
                    "guesses under way at most, all texts together (0: none)")
-      ->check(whole_number<int64_t>(0, 1024))
+      ->check(whole_number<int64_t>(0, chain::kMostAhead))
       ->capture_default_str();
   CLI::Option* draft = command->add_option(
       "--draft-model", arguments->draft_model,

@@ -41,7 +41,7 @@ std::optional<Bytes> lent(const ModelParts& parts, const chain::Want& want) {
 serve::ModelFetcherOptions fetcher_options(const SwarmPlace& place, fs::path cache) {
   return {.post = place.post_options(),
           .own_name = place.name(),
-          .cache = cache.empty() ? users_cache() : std::move(cache),
+          .cache = std::move(cache),
           .log = print_note};
 }
 
@@ -50,24 +50,26 @@ net::TransportFactory transports_of(const SwarmPlace& place) {
 }
 
 /// Nothing where it was stopped.
-std::optional<SwarmModel> open_model(serve::ModelFetcher& fetcher, const std::string& name,
+std::optional<SwarmModel> find_model(serve::ModelFetcher& fetcher, const std::string& name,
                                      weights::ServedType type, const LayerSource::Stops& stops) {
   const bool is_said = type != weights::ServedType::kAuto;
   const auto found = fetcher.find(name, is_said, stops);
-  if (!found || !fetcher.open(*found, stops)) return std::nullopt;
+  if (!found) return std::nullopt;
+  auto manifest = fetcher.manifest_of(*found, stops);
+  if (!manifest) return std::nullopt;
   if (const std::string others = chain::type_of(found->digest); !is_said && !others.empty()) {
     const auto known = weights::served_type(others);
     if (!known) throw InputError(fmt::format("the swarm serves it in '{}'", printable(others)));
     type = *known;
   }
-  const weights::ModelManifest& manifest = fetcher.manifest();
   print_note(
       fmt::format("'{}' ({}) is the model", printable(found->name), found->digest.substr(0, 8)));
+  std::string digest = weights::digest_as_served(chain::files_of(found->digest), manifest->config,
+                                                 manifest->tensors, type);
   return SwarmModel{.name = found->name,
                     .type = type,
-                    .digest = weights::digest_as_served(chain::files_of(found->digest),
-                                                        manifest.config, manifest.tensors, type),
-                    .manifest = manifest};
+                    .digest = std::move(digest),
+                    .manifest = *std::move(manifest)};
 }
 
 /// What was fetched so far: a thread fetches, another one lends.
@@ -122,19 +124,18 @@ LayerSource layers_of_files(const ModelArguments& arguments, const Clock& clock)
 std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedType type,
                                          const SwarmPlace& place, const Clock& clock,
                                          const LayerSource::Stops& stops) {
-  serve::ModelFetcherOptions options = fetcher_options(place, {});
-  options.takes_kept = false;
-  serve::ModelFetcher fetcher(std::move(options), transports_of(place), clock);
-  return open_model(fetcher, name, type, stops);
+  serve::ModelFetcher fetcher(fetcher_options(place, {}), transports_of(place), clock);
+  return find_model(fetcher, name, type, stops);
 }
 
 std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool with_head,
                                            fs::path cache, const SwarmPlace& place,
                                            const Clock& clock, const LayerSource::Stops& stops) {
+  if (cache.empty()) cache = users_cache();
   const auto fetched = std::make_shared<Fetched>(
       serve::ModelFetcher(fetcher_options(place, std::move(cache)), transports_of(place), clock));
-  const auto model = open_model(fetched->fetcher, arguments.model, type_of(arguments), stops);
-  if (!model) return std::nullopt;
+  const auto model = find_model(fetched->fetcher, arguments.model, type_of(arguments), stops);
+  if (!model || !fetched->fetcher.open({model->name, model->digest}, stops)) return std::nullopt;
   const weights::ServedType type = model->type;
   const weights::ModelManifest& manifest = model->manifest;
   print_note("its layers come from other servers");

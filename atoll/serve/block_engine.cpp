@@ -21,6 +21,7 @@ using chain::Fault;
 /// A text whose guesses are verified is not held up by others that are read.
 constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
+constexpr int64_t kDrawn = 64;
 constexpr int64_t kPassBytes = int64_t{1} << 20;  // Of orders: they go on in one message.
 
 }  // namespace
@@ -112,8 +113,9 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
   }
   const chain::Rows& rows = work.rows;
   const bool embeds = !rows.ids.empty();
-  if (embeds && !has_head_at(layers.begin)) {
-    return std::pair(Fault::kNotKept, "the embedding is not here");
+  const bool draws = !rows.orders.empty() && work.hops.size() == 1;
+  if ((embeds && !has_head_at(layers.begin)) || (draws && !has_head_at(layers.end))) {
+    return std::pair(Fault::kNotKept, "the embedding and the head are not here");
   }
   try {
     for (const int32_t id : rows.ids) model_.check_ids(std::array{int64_t{id}});
@@ -138,7 +140,8 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
 
 /// A new session; where it shares its beginning with another that is here, without reading that.
 BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now) {
-  Text text{chain::ServerSession(work.session), model::KvCache(pool_), now};
+  Text text{
+      .session = chain::ServerSession(work.session), .cache = model::KvCache(pool_), .heard = now};
   const auto other = find({.gateway = work.session.gateway, .number = work.shares_with});
   const bool shares = work.num_shared > 0 && work.rows.begin == work.num_shared &&
                       other != texts_.end() && other->cache.length() >= work.num_shared &&
@@ -149,6 +152,9 @@ BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now
     text.cache = other->cache.fork();
     text.cache.truncate(work.num_shared);
     if (other->session.rests()) texts_.splice(texts_.end(), texts_, other);
+  } else if (work.rows.begin == 0 && work.shares_with < work.session.number) {
+    text.begins_as = work.shares_with;
+    text.num_shared = work.num_shared;
   }
   texts_.push_back(std::move(text));
   return std::prev(texts_.end());
@@ -229,13 +235,41 @@ bool BlockEngine::end_rest() {
   return true;
 }
 
+/// Whether it is to begin as another text does that is still read here; once that was read it has
+/// begun. So of several texts with one prompt, all of which come from a server that is gone, the
+/// prompt is read once.
+bool BlockEngine::waits_for_beginning(Text& text) {
+  if (text.num_shared == 0 || text.session.num_unread() == 0) return false;
+  const auto other = find({.gateway = text.session.id().gateway, .number = text.begins_as});
+  const bool is_there = other != texts_.end() && text.session.length() == 0 &&
+                        other->session.layers() == text.session.layers() &&
+                        other->session.precision() == text.session.precision();
+  if (is_there && other->session.length() < text.num_shared && other->session.num_unread() > 0) {
+    return true;
+  }
+  const int64_t count = std::min(std::exchange(text.num_shared, 0), text.session.num_unread());
+  if (!is_there || std::min(other->session.length(), other->cache.length()) < count) return false;
+  if (const auto sent = text.session.adopt(other->session, count)) {
+    text.cache = other->cache.fork();
+    text.cache.truncate(count);
+    sent_.insert(sent_.end(), sent->begin(), sent->end());
+  }
+  return false;
+}
+
 /// How much of each session is read next; there is room for that. Where pages run out, texts that
 /// are over go, then the youngest sessions end: their gateways begin them anew, later or elsewhere.
 std::vector<int64_t> BlockEngine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
-    for (const Text& text : texts_) {
-      num_unread.push_back(std::min(text.session.num_readable(kPassBytes), pass_rows_));
+    for (Text& text : texts_) {
+      if (waits_for_beginning(text)) {
+        num_unread.push_back(0);
+        continue;
+      }
+      // The head takes long for many rows.
+      const int64_t most = text.session.has_orders() ? std::min(pass_rows_, kDrawn) : pass_rows_;
+      num_unread.push_back(std::min(text.session.num_readable(kPassBytes), most));
     }
     std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens, kFew);
     auto text = texts_.begin();

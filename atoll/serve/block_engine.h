@@ -68,6 +68,10 @@ class BlockEngine {
     chain::ServerSession session;
     model::KvCache cache;
     Time heard;
+    /// As its first rows said, while it is read from position 0 on all the same: it takes the place
+    /// of who is gone.
+    uint64_t begins_as = 0;
+    int64_t num_shared = 0;
   };
   using Texts = std::list<Text>;  // The oldest first.
   /// A text in a pass.
@@ -91,6 +95,7 @@ class BlockEngine {
   Texts::iterator end(Texts::iterator text, chain::Fault fault, std::string reason);
   bool end_rest();
   std::vector<int64_t> prepare();
+  bool waits_for_beginning(Text& text);
   void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
   std::vector<decoding::Order> gather(Text& text, int64_t count,
                                       std::vector<float>& values_TC) const;

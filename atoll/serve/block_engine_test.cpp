@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <vector>
 
 #include "atoll/base/random.h"
@@ -79,7 +81,6 @@ TEST_F(BlockEngineTest, RowsThatCannotBeAreNotRead) {
   other_shape.rows.rows_TC.resize(2 * 4 * (kWidth - 1));
   expect_fault(other_shape, Fault::kDamaged);
   chain::Work not_finite = work(0, 2);
-  std::vector<float> values(2 * kWidth, 1);
   const float nan = std::nanf("");
   std::memcpy(not_finite.rows.rows_TC.data() + not_finite.rows.rows_TC.size() - 4, &nan, 4);
   expect_fault(not_finite, Fault::kDamaged);
@@ -137,11 +138,52 @@ TEST_F(BlockEngineTest, LargeOrdersGoOnAFewAtATime) {
   EXPECT_EQ(begin, 12);
 }
 
+TEST_F(BlockEngineTest, WhatSeveralTextsBeginWithIsReadOnceByWhoTakesAPlaceInTheirChain) {
+  const auto outputs = [](bool is_told, int64_t& num_free) {
+    const at::NoGradGuard no_grad;
+    BlockEngine engine(small_model(), {});
+    for (uint64_t number = 2; number < 6; ++number) {
+      for (const int64_t begin : {0, 20, 40}) {  // As they were kept by who sends them again.
+        chain::Work rows = work(begin, 20);
+        rows.session.number = number;
+        rows.hops.front().send_from = 45;
+        if (is_told && number > 2) {
+          rows.shares_with = 2;
+          rows.num_shared = 40;
+        }
+        engine.hear(rows, Time(std::chrono::seconds(1)));
+      }
+    }
+    while (!engine.is_idle()) engine.read(Time(std::chrono::seconds(1)));
+    num_free = engine.num_free();
+    std::map<uint64_t, std::vector<std::byte>> found;
+    for (const chain::Message& message : engine.take_sent()) {
+      const auto& output = std::get<chain::Output>(message);
+      Bytes& rows = found[output.session.number];
+      rows.insert(rows.end(), output.rows.rows_TC.begin(), output.rows.rows_TC.end());
+    }
+    return found;
+  };
+  int64_t free_alone = 0;
+  int64_t free_told = 0;
+  const auto alone = outputs(false, free_alone);
+  EXPECT_EQ(alone.size(), 4U);
+  EXPECT_EQ(outputs(true, free_told), alone);
+  EXPECT_GE(free_told, free_alone + 3 * 32) << "a page of each is the first one's";
+}
+
 TEST_F(HeadlessEngineTest, NothingIsDrawnWhereThereIsNoHead) {
+  chain::Work asked = work(0, 1);
+  asked.rows.orders = {order()};
+  expect_fault(asked, Fault::kNotKept);
   chain::Work first = work(0, 1);
-  chain::Work second = work(1, 1);
-  second.rows.orders = {order()};
-  const auto sent = said({first, second});
+  first.session.number = 4;
+  first.epoch = 2;
+  chain::Work late = work(1, 1);
+  late.session.number = 4;
+  late.hops.push_back({"c:1", {3, 4}});  // By its own word it does not end here.
+  late.rows.orders = {order()};
+  const auto sent = said({first, late});
   ASSERT_FALSE(sent.empty());
   EXPECT_EQ(std::get<chain::Trouble>(sent.back()).fault, Fault::kDamaged);
   chain::Work token = work(0, 1, {0, 3});

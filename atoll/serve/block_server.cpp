@@ -39,7 +39,7 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       lease_(options_.lease),
       lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {}
 
-BlockServer::~BlockServer() { leave("", {}); }
+BlockServer::~BlockServer() { leave("", {}, {}); }
 
 void BlockServer::run(const std::function<bool()>& stops) {
   std::optional<chain::Span> place;
@@ -68,7 +68,7 @@ void BlockServer::run(const std::function<bool()>& stops) {
   if (!reader_.joinable()) return;
   lease_.state = chain::LeaseState::kDraining;
   offer(clock_.now());
-  leave("it is shut down", options_.drain_patience);
+  leave("it is shut down", options_.drain_patience, options_.drain_silence);
 }
 
 /// Whether it has loaded its layers meanwhile, or failed.
@@ -145,7 +145,7 @@ void BlockServer::offer(Time now) {
 }
 
 /// Sessions go elsewhere, as far as they do in time; then nothing is read any more.
-void BlockServer::leave(const std::string& why, Duration longest) {
+void BlockServer::leave(const std::string& why, Duration longest, Duration silence) {
   if (!reader_.joinable()) return;
   {
     const MutexLock lock(mutex_);
@@ -154,6 +154,7 @@ void BlockServer::leave(const std::string& why, Duration longest) {
   }
   const Time begin = clock_.now();
   Time read = begin;
+  Time next_offer{};
   uint64_t num_passes = num_passes_;
   while (num_sessions_ > 0) {
     const Time now = clock_.now();
@@ -161,8 +162,12 @@ void BlockServer::leave(const std::string& why, Duration longest) {
       num_passes = passes;
       read = now;
     }
-    if (now - begin >= longest || now - read >= options_.leave_patience) break;
+    if (now - begin >= longest || now - read >= silence || inbox_.overflowed()) break;
     learn_servers();
+    if (now >= next_offer) {
+      offer(now);
+      next_offer = now + kBetweenOffers;
+    }
     if (now >= post_.next_deadline()) post_.tick(now);
     if (const auto event = inbox_.pop(kNap)) handle(*event);
   }
@@ -179,7 +184,7 @@ void BlockServer::take_place(chain::Span layers) {
   if (reader_.joinable()) {
     lease_.state = chain::LeaseState::kDraining;
     offer(clock_.now());
-    leave("it is to serve other layers", options_.leave_patience);
+    leave("it is to serve other layers", options_.leave_patience, options_.leave_patience);
   }
   // Who is connected knows of other layers: all greet anew.
   for (const auto& [line, caller] : callers_) {
@@ -237,7 +242,8 @@ void BlockServer::greet(net::ConnectionId line, Caller& caller, const chain::Gre
                  (message.gateway == 0 ? identity::Role::kServer : identity::Role::kGateway)) {
     refusal = fmt::format("a {} is no {}", identity::name_of(caller.peer->role),
                           message.gateway == 0 ? "server" : "gateway");
-  } else if (lease_.state != chain::LeaseState::kServing) {
+  } else if (lease_.state == chain::LeaseState::kWaiting ||
+             lease_.state == chain::LeaseState::kLoading) {  // Who drains has old sessions still.
     refusal = "no layers are served here yet";
   }
   if (!refusal.empty()) {

@@ -38,11 +38,12 @@ struct BlockServerOptions {
   PartLenderOptions lending;  // To servers that lack the model's files.
   std::function<void(const std::string&)> log;
   std::function<void()> joined = [] {};  // Once: the coordinator has taken its lease.
-  /// How long sessions get to go elsewhere when other layers are to be served. When none are, they
-  /// get that long again whenever something was read, so that those that cannot go end here, and
-  /// `drain_patience` in all.
+  /// How long sessions get to go elsewhere when other layers are to be served.
   Duration leave_patience = std::chrono::seconds(5);
+  /// When none are, those that cannot go end here: so long in all, and so long without anything to
+  /// read, which a server before this one may take to read a text anew.
   Duration drain_patience = std::chrono::minutes(10);
+  Duration drain_silence = std::chrono::seconds(30);
 };
 
 /// How quickly a model reads here: layers a second, of one token alone and of many together, each.
@@ -94,7 +95,7 @@ class BlockServer {
   void look_at_reader();
   void ping_neighbours(Time now);
   void hear_pong(net::ConnectionId line);
-  void leave(const std::string& why, Duration longest);
+  void leave(const std::string& why, Duration longest, Duration silence);
   void offer(Time now);
   void learn_servers();
   chain::Pong pong(uint64_t number) const;

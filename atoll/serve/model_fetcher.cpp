@@ -213,7 +213,7 @@ std::optional<ModelFetcher::Found> ModelFetcher::find(const std::string& name, b
           "'{}' is neither a model on this machine nor one of the swarm's: {}", name, known));
     }
     std::vector<Found> kept;
-    if (options_.takes_kept) kept = kept_in(options_.cache);
+    if (!options_.cache.empty()) kept = kept_in(options_.cache);
     std::erase_if(kept, [&](const Found& each) { return !is_called(each, name); });
     if (kept.size() == 1) {
       options_.log(fmt::format("no server of the swarm has a model yet; '{}' was fetched before",
@@ -230,34 +230,41 @@ std::optional<ModelFetcher::Found> ModelFetcher::find(const std::string& name, b
   return std::nullopt;
 }
 
-bool ModelFetcher::open(const Found& model, const Stops& stops) {
-  digest_ = chain::files_of(model.digest);
-  const Digest root = digest_from_hex(digest_);
-  const fs::path folder = options_.cache / folder_name(model);
-  auto manifest = weights::PartStore::manifest_in(folder, digest_);
-  if (!manifest) {
-    Lines lines(*this, digest_);
-    Bytes hashes;
-    lines.fetch().want_hashes(chain::kManifestPart, root, 0, clock_.now());
-    if (!lines.run(stops, [&](const chain::Piece& piece) { hashes = piece.bytes; })) return false;
-    const std::vector<Digest> digests = digests_in(hashes);
-    if (digests.size() > kMaxManifestPieces) {
-      throw InputError(fmt::format("the model's manifest has {} MiB, and {} is the most",
-                                   digests.size(), kMaxManifestPieces));
-    }
-    std::vector<uint32_t> missing;
-    for (uint32_t i = 0; i < digests.size(); ++i) missing.push_back(i);
-    std::map<int64_t, Bytes> pieces;
-    lines.fetch().want_pieces(chain::kManifestPart, digests, missing, clock_.now());
-    const auto keep = [&](const chain::Piece& piece) { pieces[piece.piece] = piece.bytes; };
-    if (!lines.run(stops, keep)) return false;
-    Bytes encoded;
-    for (const auto& [index, bytes] : pieces) {
-      encoded.insert(encoded.end(), bytes.begin(), bytes.end());
-    }
-    manifest = weights::decode_manifest(encoded);
+std::optional<weights::ModelManifest> ModelFetcher::manifest_of(const Found& model,
+                                                                const Stops& stops) {
+  const std::string digest = chain::files_of(model.digest);
+  if (!options_.cache.empty()) {
+    auto kept = weights::PartStore::manifest_in(options_.cache / folder_name(model), digest);
+    if (kept) return kept;
   }
-  store_ = std::make_unique<weights::PartStore>(folder, *std::move(manifest));
+  Lines lines(*this, digest);
+  Bytes hashes;
+  lines.fetch().want_hashes(chain::kManifestPart, digest_from_hex(digest), 0, clock_.now());
+  if (!lines.run(stops, [&](const chain::Piece& piece) { hashes = piece.bytes; })) return {};
+  const std::vector<Digest> digests = digests_in(hashes);
+  if (digests.size() > kMaxManifestPieces) {
+    throw InputError(fmt::format("the model's manifest has {} MiB, and {} is the most",
+                                 digests.size(), kMaxManifestPieces));
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t i = 0; i < digests.size(); ++i) missing.push_back(i);
+  std::map<int64_t, Bytes> pieces;
+  lines.fetch().want_pieces(chain::kManifestPart, digests, missing, clock_.now());
+  const auto keep = [&](const chain::Piece& piece) { pieces[piece.piece] = piece.bytes; };
+  if (!lines.run(stops, keep)) return {};
+  Bytes encoded;
+  for (const auto& [index, bytes] : pieces) {
+    encoded.insert(encoded.end(), bytes.begin(), bytes.end());
+  }
+  return weights::decode_manifest(encoded);
+}
+
+bool ModelFetcher::open(const Found& model, const Stops& stops) {
+  auto manifest = manifest_of(model, stops);
+  if (!manifest) return false;
+  digest_ = chain::files_of(model.digest);
+  store_ = std::make_unique<weights::PartStore>(options_.cache / folder_name(model),
+                                                *std::move(manifest));
   return true;
 }
 

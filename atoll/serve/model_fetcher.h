@@ -25,9 +25,8 @@ namespace atl::serve {
 struct ModelFetcherOptions {
   chain::DirectoryPostOptions post;  // Of the swarm; what is watched is not its user's business.
   std::string own_name;              // Of this server, which does not ask itself.
-  std::filesystem::path cache;       // A folder for models, each in one of its own.
+  std::filesystem::path cache;       // A folder for models; empty: nothing is kept.
   std::function<void(const std::string&)> log;
-  bool takes_kept = true;  // A model that was fetched before, while nobody serves one.
 };
 
 class ModelFetcher {
@@ -42,12 +41,14 @@ class ModelFetcher {
   ModelFetcher(ModelFetcherOptions options, net::TransportFactory make_transport,
                const Clock& clock);
 
-  /// Waits until some server of the swarm has a model (of that name, where there is one); where
-  /// kept ones are taken, after a few seconds one of the cache does as well, if it has just one.
-  /// With `any_type` those that compute in different types are one. Throws InputError where the
-  /// swarm has several, or none of that name. Nothing: stopped.
+  /// Waits until some server of the swarm has a model (of that name, where there is one); after a
+  /// few seconds one of the cache does as well, where it has just one. With `any_type` those that
+  /// compute in different types are one. Throws InputError where the swarm has several, or none of
+  /// that name. Nothing: stopped.
   std::optional<Found> find(const std::string& name, bool any_type, const Stops& stops);
-  /// Fetches its manifest. False: stopped.
+  /// Fetches its manifest. Nothing: stopped.
+  std::optional<weights::ModelManifest> manifest_of(const Found& model, const Stops& stops);
+  /// The same, for fetch(). False: stopped.
   bool open(const Found& model, const Stops& stops);
   const weights::ModelManifest& manifest() const { return store_->manifest(); }
 
