@@ -92,6 +92,7 @@ std::optional<LoadedModel> load_draft(const GatewayArguments& arguments,
 /// What a gateway has of a model, and how servers are to call it.
 struct OwnPart {
   LoadedModel loaded;
+  std::string name;  // As servers call it; empty: they are not asked.
   std::string digest;
   serve::Auditor::Load load;  // For audits; none without weights.
 };
@@ -107,7 +108,7 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
     return std::make_unique<model::Model>(
         config, weights::as_served(config, files, type, 0, config.num_layers, /*num_threads=*/1));
   };
-  return {.loaded = std::move(loaded), .digest = std::move(digest), .load = load};
+  return {.loaded = std::move(loaded), .name = {}, .digest = std::move(digest), .load = load};
 }
 
 /// Nothing where it was stopped.
@@ -117,6 +118,7 @@ std::optional<OwnPart> without_weights(const GatewayArguments& arguments, const 
                                     [] { return num_interrupts() > 0; });
   if (!found) return std::nullopt;
   return OwnPart{.loaded = load_without_weights(arguments.model, found->manifest),
+                 .name = found->name,
                  .digest = found->digest,
                  .load = {}};
 }
@@ -151,7 +153,9 @@ void answer(const GatewayArguments& arguments) {
                           .audit_fraction = arguments.audit,
                           .load = own->load},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
-  answer_requests(arguments.api, arguments.model, loaded, generator, clock);
+  ApiArguments api = arguments.api;
+  if (api.name.empty()) api.name = own->name;
+  answer_requests(std::move(api), arguments.model, loaded, generator, clock);
 }
 
 }  // namespace

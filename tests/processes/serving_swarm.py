@@ -80,9 +80,9 @@ class ServingSwarm:
     def cache(self, name):
         return self.folder / f"{name}-cache"
 
-    def gateway(self, name, *words, model=None, join=None, template="plain"):
+    def gateway(self, name, *words, model=None, join=None, template="plain", called="mine"):
         url = self.start(name, ["gateway", model or self.model, *self.way_in(name, "gateway", join), "--peer-name", name, "--threads", self.threads,
-                                "--listen", "127.0.0.1:0", "--name", "mine", *(["--template", template] if template else []), *words],
+                                "--listen", "127.0.0.1:0", *(["--name", called] if called else []), *(["--template", template] if template else []), *words],
                          r"http://[\d.:]+")
         self.urls[name] = url
         return url

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import urllib.error
 
-from serving_swarm import ServingSwarm, complete, told
+from serving_swarm import ServingSwarm, ask, complete, told
 from swarm_run import wait_for
 
 ATOLL = STORE = ""
@@ -175,7 +175,7 @@ class FetchTest(Served):
         swarm.wait_whole(url)
         self.check(url)
         with self.assertRaises(urllib.error.HTTPError) as caught:
-            complete(swarm.gateway("light", "--remote-head", model=self.without_weights()), prompt="a", max_tokens=2)
+            complete(swarm.gateway("light", "--remote-head", model=self.without_weights(), called=None), prompt="a", max_tokens=2)
         with caught.exception as failed:
             self.assertEqual(failed.code, 503)
             self.assertIn("--head", json.loads(failed.read())["error"]["message"])
@@ -183,6 +183,7 @@ class FetchTest(Served):
         swarm.serve("d", "2:4", "--head", files=False)
         swarm.wait_whole(swarm.urls["light"])
         self.check(swarm.urls["light"])
+        self.assertEqual([model["id"] for model in json.loads(ask(swarm.urls["light"], "/v1/models"))["data"]], ["mine"])
         swarm.kill("a", "f")
         self.check(swarm.urls["light"])
 
