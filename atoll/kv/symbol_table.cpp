@@ -1,0 +1,99 @@
+#include "atoll/kv/symbol_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+
+namespace atl::kv {
+namespace {
+
+/// Shares of kFrequencySum in proportion to the counts, none below 1: largest remainders first,
+/// equals by symbol.
+std::vector<uint32_t> shares_of(std::span<const uint32_t> counts) {
+  const size_t size = counts.size();
+  const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  std::vector<uint32_t> shares(size, 1);
+  if (total == 0) return shares;
+  const uint64_t rest = kFrequencySum - size;  // Behind the 1 of each.
+  std::vector<uint64_t> remainders(size);
+  uint64_t given = 0;
+  for (size_t i = 0; i < size; ++i) {
+    const uint64_t product = counts[i] * rest;
+    shares[i] += static_cast<uint32_t>(product / total);
+    remainders[i] = product % total;
+    given += product / total;
+  }
+  std::vector<size_t> order(size);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    return remainders[a] != remainders[b] ? remainders[a] > remainders[b] : a < b;
+  });
+  for (size_t i = 0; given < rest; ++i, ++given) ++shares[order[i % size]];
+  return shares;
+}
+
+// A share on the wire: its exponent and the two bits below its first one, 0 to 58.
+constexpr uint32_t kMostSteps = 4 * (kFrequencyBits + 1);
+
+uint8_t step_of(uint32_t share) {
+  const auto exponent = static_cast<uint32_t>(std::bit_width(share) - 1);
+  const uint32_t below = exponent >= 2 ? share >> (exponent - 2) & 3 : share << (2 - exponent) & 3;
+  return static_cast<uint8_t>(4 * exponent + below);
+}
+
+uint32_t share_of(uint8_t step) {
+  const uint32_t exponent = step / 4;
+  const uint32_t top = 4 + step % 4;
+  return exponent >= 2 ? top << (exponent - 2) : std::max(top >> (2 - exponent), 1U);
+}
+
+}  // namespace
+
+SymbolTable::SymbolTable(std::span<const uint32_t> counts) {
+  ATOLL_CHECK(!counts.empty() && counts.size() <= kMaxSymbols);
+  cumulative_.push_back(0);
+  std::vector<uint32_t> shares = shares_of(counts);
+  // Without counts all are alike, but for the rest.
+  const uint32_t sum = std::accumulate(shares.begin(), shares.end(), 0U);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const uint32_t missing = kFrequencySum - sum;
+    const auto size = static_cast<uint32_t>(shares.size());
+    shares[i] += missing / size + (i < missing % size ? 1 : 0);
+    cumulative_.push_back(cumulative_.back() + shares[i]);
+  }
+}
+
+double SymbolTable::bits(size_t symbol) const {
+  return kFrequencyBits - std::log2(static_cast<double>(frequency(symbol)));
+}
+
+void SymbolTable::write(Bytes& out) {
+  ByteWriter writer;
+  writer.put(static_cast<uint8_t>(num_symbols() - 1));
+  std::vector<uint32_t> rounded;
+  for (size_t i = 0; i < num_symbols(); ++i) {
+    const uint8_t step = step_of(frequency(i));
+    writer.put(step);
+    rounded.push_back(share_of(step));
+  }
+  const Bytes bytes = writer.take();
+  out.insert(out.end(), bytes.begin(), bytes.end());
+  *this = SymbolTable(rounded);
+}
+
+SymbolTable SymbolTable::read(ByteReader& in) {
+  const size_t size = size_t{in.get<uint8_t>()} + 1;
+  std::vector<uint32_t> shares;
+  for (size_t i = 0; i < size; ++i) {
+    const auto step = in.get<uint8_t>();
+    if (step >= kMostSteps) throw InputError("a table of symbols has a share beyond all");
+    shares.push_back(share_of(step));
+  }
+  return SymbolTable(shares);
+}
+
+}  // namespace atl::kv
