@@ -1,7 +1,8 @@
 """Random weights behind four servers, the memory of each bounded to a third of them by a control group, for claims_serving.py: needs root.
 
 No server is told its memory: each finds its group's bound. It uses 0.9 of that, and keeps a quarter of a GiB for the program: a third of 4 GB
-would not have room for a quarter of the layers. A third of 6.7 GB has room for 19 of 72.
+would not have room for a quarter of the layers. A third of 6.7 GB has room for 19 of 72. Each has files of its own, as on a machine of its own: a
+page that two groups read is charged to one of them, which does not see that the other one still needs it.
 """
 import contextlib
 import functools
@@ -93,8 +94,14 @@ def memory():
             groups.append(MemoryGroup(f"s{number}", limit))
             stack.callback(groups[-1].remove)
         refusals = refusal(groups[0], folder)
-        forget_pages(folder)
-        found = by_servers(folder, groups)
+        copies = [folder]
+        for number in range(1, NUM_SERVERS):
+            copies.append(folder.with_name(f"large-{number}"))
+            stack.callback(shutil.rmtree, copies[-1], ignore_errors=True)
+            shutil.copytree(folder, copies[-1])
+        for copy in copies:
+            forget_pages(copy)
+        found = by_servers(copies, groups)
         with served.one("memory-one", served.THREADS, of=folder) as url:
             wanted = [told(complete(url, **body)) for body in WARM + MEASURED]
         result = {"gb": size / 1e9, "limit_gb": limit / 1e9, "refusals": refusals,
@@ -103,19 +110,18 @@ def memory():
     return result
 
 
-def by_servers(folder, groups):
-    """One in each group, with the layers that the coordinator gives it."""
-    swarm = ServingSwarm(ATOLL, folder, served.work / "memory", served.THREADS)
+def by_servers(folders, groups):
+    """One in each group, with a folder of its own and the layers that the coordinator gives it."""
+    swarm = ServingSwarm(ATOLL, folders[0], served.work / "memory", served.THREADS)
     swarm.kv_gib = KV_GIB
     try:
         swarm.coordinate()
-        for number, group in enumerate(groups):
-            swarm.serve(f"s{number}", None, around=group.around())
+        for number, (folder, group) in enumerate(zip(folders, groups)):
+            swarm.serve(f"s{number}", None, model=folder, around=group.around())
         url = swarm.gateway("g")
         swarm.wait_whole(url)
         servers = [swarm.processes[f"s{number}"] for number in range(NUM_SERVERS)]
-        for _ in range(2):  # What the reading at the start has left of other layers goes only now.
-            answers = [told(complete(url, **body)) for body in WARM]
+        answers = [told(complete(url, **body)) for body in WARM]
         before, begin = sum(map(num_major_faults, servers)), time.monotonic()
         answers += [told(complete(url, **body)) for body in MEASURED]
         seconds = time.monotonic() - begin

@@ -25,7 +25,11 @@ void Conductor::change(Key key, const Text& text, int64_t num_same) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return;
   Session& session = found->second;
-  session.text = text;
+  const Text before = std::exchange(session.text, text);
+  if (num_same >= before.num_shared) {
+    session.text.shares_with = before.shares_with;
+    session.text.num_shared = before.num_shared;
+  }
   session.shares_with = 0;  // It was said with its first rows.
   if (session.num_fed > num_same) {
     session.branch += 1;

@@ -144,7 +144,9 @@ void Conductor::repair(Key key, Session& session, Time now) {
   }
   if (feeds_anew) {
     session.num_fed = 0;
-    session.shares_with = 0;  // The new server has nothing that it could share.
+    // Both are read anew there, and what they share once.
+    const auto other = sessions_.find(session.text.shares_with);
+    session.shares_with = other == sessions_.end() ? 0 : other->second.number;
   }
   feed(key, session);
 }

@@ -70,6 +70,24 @@ TEST(Conductor, TextsThatBeginAlikeAreReadOnce) {
   EXPECT_TRUE(world.conductor().recoveries().empty());
 }
 
+TEST(Conductor, WhoTakesTheFirstServersPlaceIsToldThatTextsBeginAlike) {
+  SimulatedChain world(5);
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  std::map<Conductor::Key, std::vector<uint64_t>> asked;
+  for (uint64_t key = 1; key <= 4; ++key) {
+    asked[key] = prompt_of(9, 40);
+    world.ask(key, asked[key], 200);
+  }
+  world.run_for(milliseconds(600));
+  EXPECT_EQ(world.num_to_share(), 0);
+  world.add_server("a2", {0, 6});
+  world.kill("a");
+  world.run_for(milliseconds(20'000));
+  expect_undisturbed(world, asked, 160);
+  EXPECT_EQ(world.num_to_share(), 3);
+}
+
 TEST(Conductor, LayersThatNobodyHasAreNamed) {
   SimulatedChain world(3);
   world.add_server("a", {0, 4});

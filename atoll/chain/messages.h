@@ -98,8 +98,8 @@ struct Work {
   /// all from their position on.
   uint32_t branch = 0;
   /// A session that begins as this one does, at the same servers: what is before `num_shared` is
-  /// not read again. 0: none. It counts for who does not know this session yet, where the rows
-  /// begin at num_shared.
+  /// not read again. 0: none. It counts for who does not know this session yet: where the rows
+  /// begin at num_shared, that one has read what is before; where they begin at 0, it is about to.
   uint64_t shares_with = 0;  // Its number, of the same gateway.
   int64_t num_shared = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.

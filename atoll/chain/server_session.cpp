@@ -43,20 +43,20 @@ void ServerSession::go_back(int64_t position) {
 
 std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& other,
                                                          int64_t num_shared) {
-  ATOLL_CHECK(length_ == 0 && num_shared <= arrived_ && num_shared <= other.length_);
+  ATOLL_CHECK(length_ < num_shared && num_shared <= arrived_ && num_shared <= other.length_);
   const bool is_kept = other.keeps_ && hops_.size() > 1;
   if (!is_kept && hops_.front().send_from < num_shared) return std::nullopt;
   ServerSession begun(id_, other, num_shared);
   shares_with_ = other.id_.number;
   num_shared_ = num_shared;
-  length_ = num_shared;
+  const int64_t before = std::exchange(length_, num_shared);
   while (!unread_.empty() && unread_.front().end() <= length_) unread_.pop_front();
   kept_ = std::move(begun.kept_);
   kept_bytes_ = begun.kept_bytes_;
   keeps_ = other.keeps_;
   received_ = std::move(begun.received_);
   made_ = std::move(begun.made_);
-  return all_kept();
+  return kept_from(before);
 }
 
 void ServerSession::note(const std::vector<Fingerprint>& received,
@@ -89,7 +89,7 @@ ServerSession::Taken ServerSession::take(Work work) {
     // Its gateway says so as well (Reroute), but that may come later than these rows.
     if (!is_new && keeps_ && next() != before) {
       rerouted_ = epoch_;
-      again_ = all_kept();
+      again_ = kept_from(0);
     }
   }
   precision_ = work.rows.precision;
@@ -185,13 +185,14 @@ std::optional<std::vector<Message>> ServerSession::reroute(const Reroute& messag
   if (!is_here || !keeps_ || message.hops.size() == 1) return std::nullopt;
   rerouted_ = epoch_ = message.epoch;
   hops_ = message.hops;
-  return all_kept();
+  return kept_from(0);
 }
 
-std::vector<Message> ServerSession::all_kept() const {
+std::vector<Message> ServerSession::kept_from(int64_t begin) const {
   std::vector<Message> all;
   for (const Rows& rows : kept_) {
-    if (auto sent = sent_on(rows)) all.push_back(*std::move(sent));
+    if (rows.end() <= begin) continue;
+    if (auto sent = sent_on(cut(rows, begin, rows.end()))) all.push_back(*std::move(sent));
   }
   return all;
 }

@@ -58,9 +58,9 @@ class ServerSession {
   void note(const std::vector<Fingerprint>& received, const std::vector<Fingerprint>& made);
   /// What it has seen of the positions in question, or of fewer where it has not read as many.
   Testimony testify(const Testify& question) const;
-  /// That it begins as another one, which has read so many positions by the same layers, and that
-  /// what came of these need not be computed again. Returns what is to be sent on; nothing where
-  /// that is not kept any more.
+  /// That it begins as another one, which has read so many positions by the same layers, more than
+  /// this one, and that what came of these need not be computed again. Returns what is to be sent
+  /// on; nothing where that is not kept any more.
   std::optional<std::vector<Message>> adopt(const ServerSession& other, int64_t num_shared);
   /// The next ones were read, and this came of them. Returns what is to be sent on, if anything: to
   /// the next server, or to the gateway behind the last one.
@@ -81,7 +81,7 @@ class ServerSession {
 
  private:
   void go_back(int64_t position);
-  std::vector<Message> all_kept() const;
+  std::vector<Message> kept_from(int64_t begin) const;
   std::optional<Message> sent_on(Rows made) const;
   void keep(const Rows& made);
 

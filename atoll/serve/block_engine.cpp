@@ -235,26 +235,34 @@ bool BlockEngine::end_rest() {
   return true;
 }
 
-/// Whether it is to begin as another text does that is still read here; once that was read it has
-/// begun. So of several texts with one prompt, all of which come from a server that is gone, the
-/// prompt is read once.
+/// Whether another text is about to read what this one goes on with; what that one has read, this
+/// one has read as well. So of several texts with one prompt, all of which come from a server that
+/// is gone, the prompt is read once.
 bool BlockEngine::waits_for_beginning(Text& text) {
-  if (text.num_shared == 0 || text.session.num_unread() == 0) return false;
-  const auto other = find({.gateway = text.session.id().gateway, .number = text.begins_as});
-  const bool is_there = other != texts_.end() && text.session.length() == 0 &&
-                        other->session.layers() == text.session.layers() &&
-                        other->session.precision() == text.session.precision();
-  if (is_there && other->session.length() < text.num_shared && other->session.num_unread() > 0) {
-    return true;
+  chain::ServerSession& session = text.session;
+  if (text.num_shared == 0 || session.num_unread() == 0) return false;
+  const auto other = find({.gateway = session.id().gateway, .number = text.begins_as});
+  const bool is_there = other != texts_.end() && session.length() < text.num_shared &&
+                        other->session.layers() == session.layers() &&
+                        other->session.precision() == session.precision();
+  if (!is_there) {
+    text.num_shared = 0;
+    return false;
   }
-  const int64_t count = std::min(std::exchange(text.num_shared, 0), text.session.num_unread());
-  if (!is_there || std::min(other->session.length(), other->cache.length()) < count) return false;
-  if (const auto sent = text.session.adopt(other->session, count)) {
+  const int64_t count = std::min({text.num_shared, session.length() + session.num_unread(),
+                                  other->session.length(), other->cache.length()});
+  if (count > session.length()) {
+    const auto sent = session.adopt(other->session, count);
+    if (!sent) {
+      text.num_shared = 0;
+      return false;
+    }
     text.cache = other->cache.fork();
     text.cache.truncate(count);
     sent_.insert(sent_.end(), sent->begin(), sent->end());
   }
-  return false;
+  return session.length() < text.num_shared && other->session.length() < text.num_shared &&
+         session.num_unread() > 0 && other->session.num_unread() > 0;
 }
 
 /// How much of each session is read next; there is room for that. Where pages run out, texts that

@@ -68,8 +68,8 @@ class BlockEngine {
     chain::ServerSession session;
     model::KvCache cache;
     Time heard;
-    /// As its first rows said, while it is read from position 0 on all the same: it takes the place
-    /// of who is gone.
+    /// As its first rows said, while they begin at position 0 all the same: it takes the place of
+    /// who is gone.
     uint64_t begins_as = 0;
     int64_t num_shared = 0;
   };

@@ -368,7 +368,8 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto reading = readings_.find(feed.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.rows.begin;
-  if (feed.work.num_shared > 0 && begin == feed.work.num_shared) {
+  const bool is_first = feed.work.epoch == 1 && begin == feed.work.num_shared;
+  if (feed.work.num_shared > 0 && is_first) {
     reading->second.text.sequence().skipped(begin);
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;

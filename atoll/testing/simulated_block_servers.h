@@ -61,6 +61,8 @@ class SimulatedBlockServers {
   Time now() const { return now_; }
   /// Sessions that a server has begun with what another one had read.
   int64_t num_shared() const { return num_shared_; }
+  /// Those of which a server is told that they begin as another one which it is to read as well.
+  int64_t num_to_share() const { return num_to_share_; }
 
   /// Of some session, if it has one, with some fault.
   void complain(const std::string& address) {
@@ -180,6 +182,8 @@ class SimulatedBlockServers {
         opened.memory.truncate(work->num_shared);
         ++num_shared_;
       }
+      num_to_share_ += work->rows.begin == 0 && other != server.sessions.end() &&
+                       !server.sessions.contains(work->session);
       Served& served = server.sessions.try_emplace(work->session, std::move(opened)).first->second;
       const auto taken = served.session.take(*work);
       for (const Message& sent : served.session.take_again()) send_on(address, sent);
@@ -267,6 +271,7 @@ class SimulatedBlockServers {
   std::priority_queue<Later> queue_;
   std::map<std::tuple<std::string, std::string, bool>, Time> last_delivery_;
   int64_t num_shared_ = 0;
+  int64_t num_to_share_ = 0;
 };
 
 }  // namespace atl::chain
