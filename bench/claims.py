@@ -49,8 +49,10 @@ def code_hash(paths=CODE):
 
 
 class Claims:
-    def __init__(self, name):
+    def __init__(self, name, paths=CODE):
+        """`paths`: what its stored results depend on."""
         self.name = name
+        self.paths = paths
         self.num_short = 0
 
     def show(self, claim, figure, target, state):
@@ -71,7 +73,7 @@ class Claims:
         self.show(claim, shown.format(figure), target, "met" if met(figure) else "short")
         return figure
 
-    def stored(self, key, claim, measure, met, target, shown="{:.3g}", command="", paths=CODE):
+    def stored(self, key, claim, measure, met, target, shown="{:.3g}", command=""):
         """Measured only with LONG=1, or with its key, or the beginning of it before a dash; else what was measured last."""
         if not ONLY.search(claim):
             return
@@ -82,7 +84,7 @@ class Claims:
                 commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()
                 RESULTS.mkdir(exist_ok=True)
                 file.write_text(json.dumps({"claim": claim, "figure": figure, "target": target, "met": met(figure),
-                                            "commit": commit, "command": command, "code": code_hash(paths),
+                                            "commit": commit, "command": command, "code": code_hash(self.paths),
                                             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
                                             "date": time.strftime("%Y-%m-%d")}, indent=1) + "\n")
             return
@@ -90,7 +92,7 @@ class Claims:
             self.show(claim, "never measured", target, "short")
             return
         result = json.loads(file.read_text())
-        state = "stored" if result["code"] == code_hash(paths) else "stale"
+        state = "stored" if result["code"] == code_hash(self.paths) else "stale"
         if not result["met"]:
             state = "short"
         self.show(claim, shown.format(result["figure"]), target, state)

