@@ -93,7 +93,7 @@ void DirectoryPost::hear(const Bytes& frame) {
   if (refused_) refused_.reset();
   pause_ = kFirstPause;
   has_joined_ = true;
-  if (std::exchange(is_missed_, false)) tell(DirectoryReached{options_.coordinator});
+  if (std::exchange(missed_, std::nullopt)) tell(DirectoryReached{options_.coordinator});
 }
 
 void DirectoryPost::hang_up(const std::string& reason, Time now) {
@@ -115,8 +115,10 @@ void DirectoryPost::lose(const std::string& reason, Time now) {
 
 /// Who has never joined may have come a moment too early, or to the wrong place.
 void DirectoryPost::miss(const std::string& reason, Time now) {
-  if (is_missed_ || (!has_joined_ && now < *first_call_ + kUnanswered)) return;
-  is_missed_ = true;
+  if (!has_joined_ && now < *first_call_ + kUnanswered) return;
+  // Why it cannot be reached may be another thing than why it was lost: it has revoked this member.
+  if (missed_ && (missed_->reason == reason || now < missed_->told + kToldAgain)) return;
+  missed_ = {.reason = reason, .told = now};
   if (has_joined_) {
     tell(DirectoryMissed{reason});
   } else {

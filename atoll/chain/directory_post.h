@@ -37,6 +37,7 @@ class DirectoryPost {
   static constexpr Duration kLongestPause = std::chrono::seconds(2);
   /// After so long without any answer its user is told that nobody is there.
   static constexpr Duration kUnanswered = swarm::kUnanswered;
+  static constexpr Duration kToldAgain = std::chrono::seconds(10);
   /// A coordinator that says nothing for so long is called anew.
   static constexpr Duration kPatience = std::chrono::seconds(6);
 
@@ -73,6 +74,12 @@ class DirectoryPost {
   const std::optional<std::string>& refused() const { return refused_; }
 
  private:
+  /// The coordinator, and the user knows.
+  struct Missed {
+    std::string reason;
+    Time told{};
+  };
+
   void call(Time now);
   void beat(Time now);
   void say(const Message& message);
@@ -87,7 +94,7 @@ class DirectoryPost {
   net::ConnectionId connection_ = 0;  // 0: none.
   bool is_connected_ = false;
   bool has_joined_ = false;
-  bool is_missed_ = false;  // The coordinator, and the user knows.
+  std::optional<Missed> missed_;
   std::optional<Time> first_call_;
   Time due_{};
   Time heard_{};  // When it said something last, or was called.

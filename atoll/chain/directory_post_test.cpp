@@ -161,6 +161,19 @@ TEST_F(DirectoryPostTest, WhereNobodyAnswersItsUserKnowsAfterSomeSeconds) {
   EXPECT_EQ(kinds.back(), "directory_missed");
 }
 
+TEST_F(DirectoryPostTest, AnotherReasonIsToldAsWell) {
+  DirectoryPost post(options(true), wire);
+  open(post);
+  hear(post, Pong{1});
+  post.handle(net::Lost{1, "lost"}, now);
+  while (now < Time{} + seconds(60)) {  // As where the coordinator has revoked this member.
+    now = post.next_deadline();
+    post.tick(now);
+    post.handle(net::Lost{wire.last, "revoked"}, now);
+  }
+  EXPECT_THAT(kinds, ElementsAre("directory_missed", "directory_missed"));
+}
+
 TEST_F(DirectoryPostTest, ACoordinatorThatFallsSilentIsCalledAnew) {
   DirectoryPost post(options(true), wire);
   open(post);

@@ -256,6 +256,19 @@ TEST_F(DirectoryTest, AGapIsFilledByWhoWaitsAndElseByWhoCanBeSpared) {
   EXPECT_EQ(places.begin()->second, (Span{8, 16}));
 }
 
+TEST_F(DirectoryTest, NobodyMovesToAGapWhoseLayersNobodyCanSend) {
+  Lease a = serving("a", {8, 16});
+  Lease b = serving("b", {8, 16});
+  a.has_files = b.has_files = false;
+  offer(1, a);
+  offer(2, b);
+  wait(seconds(30));
+  EXPECT_THAT(places, IsEmpty());
+  leases[2].has_files = true;
+  wait(seconds(12));
+  EXPECT_THAT(places, SizeIs(1));
+}
+
 TEST_F(DirectoryTest, NeverDoTwoMoveAtOnceAndALeaseThatEndsEndsAMove) {
   wait(seconds(4));
   for (net::ConnectionId server = 1; server <= 6; ++server) {

@@ -22,7 +22,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 5;
+constexpr uint16_t kProtocol = 6;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -219,6 +219,7 @@ struct Lease {
   int32_t num_layers = 0;  // Of the model.
   int32_t max_layers = 0;  // For how many there is memory here.
   bool has_head = false;   // The embedding and the head are here too.
+  bool has_files = true;   // Of all layers; else others send it those that it is to serve.
   bool is_fixed = false;   // Its user has named the layers: they stay.
   LeaseState state = LeaseState::kWaiting;
   Span layers;                    // Empty while it waits.

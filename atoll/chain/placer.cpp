@@ -54,6 +54,11 @@ bool Seat::is_on_move(Time now) const {
 
 std::vector<Host> hosts_of(const Seats& seats, Time now) {
   const double median = median_speed(seats);
+  // Layers that nobody serves come from files alone: without any, who leaves its own layers to fill
+  // a gap would serve nothing.
+  const bool anybody_can = num_unserved(seats) == 0 || std::ranges::any_of(seats, [](auto& seat) {
+                             return seat.second->is_here && seat.second->lease.has_files;
+                           });
   std::vector<Host> hosts;
   for (const auto& [name, seat] : seats) {
     const Lease& lease = seat->lease;
@@ -61,7 +66,7 @@ std::vector<Host> hosts_of(const Seats& seats, Time now) {
     hosts.push_back({.speed = std::clamp(speed, 1 / kMostTimesMedian, kMostTimesMedian),
                      .max_layers = lease.max_layers,
                      .layers = seat->layers(),
-                     .may_move = seat->may_move(now),
+                     .may_move = anybody_can && seat->may_move(now),
                      .serves = lease.state == LeaseState::kServing && !seat->told});
   }
   return hosts;

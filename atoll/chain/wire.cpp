@@ -62,7 +62,7 @@ void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
 void visit(auto& io, Is<Lease> auto& m) {
   io(m.name, m.address, m.model, m.digest, m.num_layers, m.max_layers, m.is_fixed, m.state,
      m.layers, m.layers_per_s, m.token_layers_per_s, m.num_free, m.num_positions, m.num_sessions,
-     m.links, m.has_head);
+     m.links, m.has_head, m.has_files);
 }
 void visit(auto& io, Is<Offer> auto& m) { io(m.lease); }
 void visit(auto& io, Is<Place> auto& m) { io(m.layers); }

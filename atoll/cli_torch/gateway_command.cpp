@@ -131,10 +131,10 @@ void answer(const GatewayArguments& arguments) {
   }
   watch_interrupts();
   const SystemClock clock;
-  std::optional<OwnPart> own;
-  if (!arguments.remote_head) own = with_weights(arguments, clock);
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
-  if (arguments.remote_head) own = without_weights(arguments, place, clock);
+  const std::optional<OwnPart> own = arguments.remote_head
+                                         ? without_weights(arguments, place, clock)
+                                         : with_weights(arguments, clock);
   if (!own) return;
   const LoadedModel& loaded = own->loaded;
   const std::optional<LoadedModel> draft = load_draft(arguments, loaded);

@@ -70,7 +70,8 @@ coordinator says, unless --blocks does. Without MODEL, or with only the name of 
 other servers of the swarm, checked to the last bit, and are kept in --model-cache for the next
 time. It says when it has joined, and where nobody answers: it may be started before the
 coordinator. It may be killed at any time: others take its place. SIGTERM and Ctrl-C end it once its
-texts are with others. What computes in another --dtype is another model: chains never mix them.
+texts are with others, or over where nobody else has its layers; a second one ends it at once. What
+computes in another --dtype is another model: chains never mix them.
 
 Examples:
   atoll serve my-model --gateway
@@ -141,7 +142,7 @@ void serve_alone(const ServeArguments& arguments) {
 }
 
 /// "A:B": from A to before B.
-std::optional<chain::Span> named_layers(const std::string& text, int64_t num_layers) {
+std::optional<chain::Span> named_layers(const std::string& text) {
   if (text.empty()) return std::nullopt;
   chain::Span layers;
   const char* const end = text.data() + text.size();
@@ -149,11 +150,17 @@ std::optional<chain::Span> named_layers(const std::string& text, int64_t num_lay
   const bool has_colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
   const auto second = has_colon ? std::from_chars(first.ptr + 1, end, layers.end) : first;
   const bool is_good = has_colon && second.ec == std::errc() && second.ptr == end;
-  if (!is_good || layers.begin < 0 || layers.size() <= 0 || layers.end > num_layers) {
-    throw UsageError(fmt::format("--blocks {}: A:B means the layers from A to before B, of 0:{}",
-                                 text, num_layers));
+  if (!is_good || layers.begin < 0 || layers.size() <= 0) {
+    throw UsageError(
+        fmt::format("--blocks {}: A:B means the layers from A to before B, as in 0:16", text));
   }
   return layers;
+}
+
+void require_layers(const std::optional<chain::Span>& named, const weights::ModelConfig& config) {
+  if (!named || named->end <= config.num_layers) return;
+  throw UsageError(fmt::format("--blocks {}:{}: the model's layers are 0:{}", named->begin,
+                               named->end, config.num_layers));
 }
 
 struct PartBytes {
@@ -206,18 +213,12 @@ void serve_layers(const ServeArguments& arguments) {
   if (arguments.model.threads > 0) at::set_num_threads(static_cast<int>(arguments.model.threads));
   const SystemClock clock;
   const auto stops = [] { return num_interrupts() > 0; };
+  // What is wrong with the words is said before a large model is read.
+  const auto named = named_layers(arguments.blocks);
+  const double upload_rate =
+      arguments.upload_rate.empty() ? 0 : run::parse_link_rate(arguments.upload_rate);
+  if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
   const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
-  std::optional<LayerSource> source;
-  if (is_no_file(arguments.model.model)) {
-    source = layers_of_swarm(arguments.model, arguments.head, arguments.model_cache, place, clock,
-                             stops);
-    if (!source) return;
-  } else {
-    source = layers_of_files(arguments.model, clock);
-  }
-  const weights::ModelConfig& config = source->config;
-  const auto named = named_layers(arguments.blocks, config.num_layers);
-  const int32_t max_layers = fitting_layers(arguments, *source, named);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
   const auto transport = place.make_transport([&](net::Event event) {
     const size_t size = net::frame_bytes(event);
@@ -227,8 +228,21 @@ void serve_layers(const ServeArguments& arguments) {
                                                          : place.listening_address());
   if (!bound) throw InputError(bound.error().message);
   const std::string address = arguments.advertise.empty() ? *bound : arguments.advertise;
-  net::require_address("--advertise", address);
   place.require_reachable(address);
+  const bool has_files = !is_no_file(arguments.model.model);
+  std::optional<LayerSource> source;
+  if (!has_files) {
+    source = layers_of_swarm(arguments.model, arguments.head, arguments.model_cache, place, clock,
+                             stops);
+    if (!source) return;
+  } else {
+    require_layers(named,
+                   weights::load_hf_config(weights::resolve_model(arguments.model.model)).config);
+    source = layers_of_files(arguments.model, clock);
+  }
+  const weights::ModelConfig& config = source->config;
+  require_layers(named, config);
+  const int32_t max_layers = fitting_layers(arguments, *source, named);
   serve::BlockServer server(
       {.post = place.post_options(),
        .lease = {.name = place.name(),
@@ -238,6 +252,7 @@ void serve_layers(const ServeArguments& arguments) {
                  .num_layers = static_cast<int32_t>(config.num_layers),
                  .max_layers = max_layers,
                  .has_head = arguments.head,
+                 .has_files = has_files,
                  .is_fixed = named.has_value(),
                  .layers = named.value_or(chain::Span{}),
                  .links = {}},
@@ -249,10 +264,7 @@ void serve_layers(const ServeArguments& arguments) {
          if (files == nullptr) return nullptr;
          return std::make_unique<model::Model>(config, std::move(files), layers);
        },
-       .lending = {.read = source->lend,
-                   .bits_per_second = arguments.upload_rate.empty()
-                                          ? 0
-                                          : run::parse_link_rate(arguments.upload_rate)},
+       .lending = {.read = source->lend, .bits_per_second = upload_rate},
        .log = print_note,
        .joined =
            [&] {
@@ -266,7 +278,12 @@ void serve_layers(const ServeArguments& arguments) {
 
 void serve_model(const ServeArguments& arguments) {
   const bool joins = !arguments.swarm.join.empty() || !arguments.swarm.folder.empty();
-  if (arguments.gateway == joins) {
+  if (arguments.gateway && joins) {
+    throw UsageError(
+        "--gateway answers with all of the model here, and --join serves some of its layers to a "
+        "swarm: say one of them");
+  }
+  if (!arguments.gateway && !joins) {
     throw UsageError(
         "say --gateway to answer requests with all of the model here, or --join to serve some of "
         "its layers to a swarm, for which `atoll gateway` answers");

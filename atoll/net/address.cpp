@@ -64,10 +64,11 @@ Result<Address> check_address(std::string_view text, bool any) {
   Result<Address> address = parse_address(text);
   if (address && !any && !is_loopback(*address)) {
     return failure(fmt::format(
-        "{} is not on this machine, and anyone on the way could read and change what is said in "
-        "the clear: encrypt the run ('atoll create' makes it one, 'atoll join INVITE' joins), or "
-        "pass --insecure if you trust the whole network in between",
-        address->text()));
+        "{} {}, and anyone on the way could read and change what is said in the clear: encrypt the "
+        "run ('atoll create' makes it one, 'atoll join INVITE' joins), or pass --insecure if you "
+        "trust the whole network in between",
+        address->text(),
+        is_any_host(address->host) ? "is for other machines too" : "is not on this machine"));
   }
   return address;
 }

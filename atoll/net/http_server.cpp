@@ -81,18 +81,8 @@ class HttpServer::State {
     const uint64_t number = waiting_.at(descriptor).number = ++last_number_;
     loop_->call_after(patience, [this, descriptor, number] {
       const auto found = waiting_.find(descriptor);
-      if (found != waiting_.end() && found->second.number == number) give_up(found->second);
+      if (found != waiting_.end() && found->second.number == number) end(descriptor);
     });
-  }
-
-  void give_up(Waiting& waiting) {
-    const int descriptor = waiting.connection->descriptor();
-    const bool has_begun = waiting.connection->reader().has_begun();
-    if (waiting.is_draining || !has_begun || !std::exchange(waiting.is_idle, false)) {
-      end(descriptor);
-    } else {  // A request that began late has the time of all others.
-      end_after(descriptor, limits_.deadline);
-    }
   }
 
   void end(int descriptor) {
@@ -108,7 +98,12 @@ class HttpServer::State {
       if (!connection->drain()) end(descriptor);
       return;
     }
-    switch (connection->read_on().outcome) {
+    const Outcome outcome = connection->read_on().outcome;
+    if (found->second.is_idle && connection->reader().has_begun()) {
+      found->second.is_idle = false;
+      end_after(descriptor, limits_.deadline);  // One that began late has the time of all others.
+    }
+    switch (outcome) {
       case Outcome::kWantRead:
         loop_->rewatch(descriptor, EPOLLIN);
         return;
@@ -183,8 +178,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address
   const auto where = parse_address(address);
   if (!where) return failure(where.error().message);
   if (https == nullptr && exposure == Exposure::kLoopbackInTheClear && !is_loopback(*where)) {
-    return failure(fmt::format("{} is not on this machine, and whoever reaches it could read along",
-                               where->text()));
+    return failure(
+        fmt::format("{} is not for this machine alone, and whoever reaches it could read along",
+                    where->text()));
   }
   auto state = std::make_unique<State>(std::move(handler), clock, limits, std::move(https));
   const auto bound = state->listen(*where);

@@ -144,6 +144,19 @@ TEST_F(HttpServerTest, ADeadlineEndsWhoTricklesAndWhoReadsNothing) {
   EXPECT_THAT(Client(*server).get("/here"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(HttpServerTest, ARequestThatIsNotWholeHasOneDeadlineFromItsBegin) {
+  constexpr auto kDeadline = std::chrono::milliseconds(400);
+  const auto server = start({.deadline = kDeadline});
+  Client half(*server);
+  const Time begin = clock.now();
+  half.send("GET /here HTTP/1.1\r\nA: ");
+  while (clock.now() - begin < kHang && half.send("a")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GE(clock.now() - begin, kDeadline);
+  EXPECT_LT(clock.now() - begin, 2 * kDeadline);
+}
+
 TEST_F(HttpServerTest, LongRequestsAreCutOffWithoutBeingKept) {
   const auto server = start({.head_bytes = 2000, .deadline = kHang});
   const std::string block(1000, 'a');

@@ -18,6 +18,9 @@ const char* type_of(int status) {
   }
 }
 
+constexpr Duration kUnavailable =
+    std::chrono::seconds(10);  // Servers come back, and load their layers.
+
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
@@ -39,7 +42,9 @@ ApiError error_of(const decoding::Refusal& refusal) {
     case Kind::kUnavailable:
       break;
   }
-  return {503, "", refusal.message, "unavailable"};
+  ApiError error(503, "", refusal.message, "unavailable");
+  error.retry_after = kUnavailable;
+  return error;
 }
 
 Json json_of(const ApiError& error) {

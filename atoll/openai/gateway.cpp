@@ -113,7 +113,10 @@ net::HttpReply Gateway::reply(const net::HttpRequest& request) {
 size_t Gateway::key_of(const net::HttpRequest& request) const {
   const auto key = keys_.find(request.authorization);
   if (!key) {
-    throw ApiError(401, "", "an API key is needed here: 'Authorization: Bearer KEY'",
+    throw ApiError(401, "",
+                   request.authorization.empty()
+                       ? "an API key is needed here: 'Authorization: Bearer KEY'"
+                       : "that is no API key of this gateway: 'Authorization: Bearer KEY'",
                    "invalid_api_key");
   }
   return *key;

@@ -43,8 +43,12 @@ Keyring::Keyring(const std::vector<ApiKey>& keys) {
 
 std::optional<size_t> Keyring::find(std::string_view authorization) const {
   if (is_open()) return 0;
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!authorization.starts_with(kScheme)) return std::nullopt;
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view scheme = authorization.substr(0, kScheme.size());
+  const bool is_bearer = std::ranges::equal(scheme, kScheme, [](char said, char wanted) {
+    return said == wanted || (said >= 'A' && said <= 'Z' && said - 'A' + 'a' == wanted);
+  });
+  if (!is_bearer) return std::nullopt;
   const std::string digest = digest_of(authorization.substr(kScheme.size()));
   const auto found = std::ranges::find(digests_, digest);
   if (found == digests_.end()) return std::nullopt;
@@ -71,6 +75,7 @@ std::vector<ApiKey> read_keys(const std::string& text, const std::string& where)
     key.share = *value;
     keys.push_back(std::move(key));
   }
+  if (keys.empty()) throw UsageError(fmt::format("'{}' has no keys: not one NAME KEY", where));
   return keys;
 }
 

@@ -13,6 +13,8 @@ const std::string kSecond = "fedcba9876543210";
 TEST(KeyringTest, KnowsWhoseKeyItIs) {
   const Keyring keys({{"a", kFirst}, {"b", kSecond, 3}});
   EXPECT_EQ(keys.find("Bearer " + kSecond), 1U);
+  EXPECT_EQ(keys.find("bEARER " + kSecond), 1U);
+  EXPECT_FALSE(keys.find("Basic  " + kSecond));
   EXPECT_FALSE(keys.find(kSecond));
   EXPECT_FALSE(keys.find("Bearer x"));
   EXPECT_FALSE(keys.find(""));
@@ -32,7 +34,7 @@ TEST(KeyringTest, ReadsAFile) {
   ASSERT_EQ(keys.size(), 2U);
   EXPECT_EQ(keys[1].secret, kSecond);
   EXPECT_EQ(keys[1].share, 2.5);
-  for (const char* bad : {"a", "a b c", "a b 1 2"}) {
+  for (const char* bad : {"a", "a b c", "a b 1 2", "", "# nobody\n"}) {
     EXPECT_THROW(read_keys(bad, "keys"), UsageError) << bad;
   }
 }

@@ -145,6 +145,8 @@ TextWork chat_work(const auto& request, std::optional<grammar::ToolForm> tools,
     text.grammar = masks;
     text.top_logprobs = request.top_logprobs;
   }
+  // An answer that can only be calls has no text that stops could end, but a form that nobody sees.
+  if (tools && request.structure.tool_choice == grammar::ToolChoice::kRequired) work.stops.clear();
   return work;
 }
 

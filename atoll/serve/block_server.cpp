@@ -68,6 +68,12 @@ void BlockServer::run(const std::function<bool()>& stops) {
   if (!reader_.joinable()) return;
   lease_.state = chain::LeaseState::kDraining;
   offer(clock_.now());
+  if (const int64_t texts = num_sessions_; texts > 0) {
+    options_.log(fmt::format(
+        "it ends once its {} texts are with others or over, in {} minutes at "
+        "most; a second signal ends it at once",
+        texts, std::chrono::duration_cast<std::chrono::minutes>(options_.drain_patience).count()));
+  }
   leave("it is shut down", options_.drain_patience, options_.drain_silence);
 }
 
@@ -89,7 +95,9 @@ void BlockServer::look_at_reader() {
       fmt::format("serving layers {} to {} of {}: {:.0f} layers a second, {:.0f} of many tokens{}",
                   lease_.layers.begin, lease_.layers.end - 1, lease_.num_layers,
                   lease_.layers_per_s, lease_.token_layers_per_s,
-                  post_.is_connected() ? "" : "; nobody knows it while the coordinator is away"));
+                  post_.refused()        ? "; nobody knows it: the coordinator refuses it"
+                  : post_.is_connected() ? ""
+                                         : "; nobody knows it while the coordinator is away"));
 }
 
 /// How long the next servers take to answer, for who chooses routes.

@@ -83,6 +83,29 @@ class ChatPageTest(unittest.TestCase):
                 self.assertLess(time.monotonic(), end, "it is made on, and nobody reads it")
                 time.sleep(0.02)
 
+    def test_a_chat_that_is_begun_in_mid_answer_knows_nothing_of_the_one_before(self):
+        with self.page("--token-ms", 50) as (page, url):
+            page.wait("document.getElementById('model').value === 'fake'")
+            self.set(page, "temperature", "")
+            self.say(page, "abc")
+            page.wait("[...document.querySelectorAll('#log .assistant')].some(one => one.textContent.length > 2)")
+            page.evaluate("document.getElementById('new').click()")
+            self.settle(page)
+            self.set(page, "tokens", 2)
+            self.say(page, "hi")
+            page.wait("document.querySelectorAll('#log .note').length === 1")
+            self.assertEqual(page.evaluate("JSON.stringify(messages.map(one => one.role + ' ' + one.content).slice(0, 1))"), '["user hi"]')
+            self.assertEqual(page.evaluate("messages.length"), 2)
+
+    def test_what_was_refused_is_not_said_again(self):
+        with self.page() as (page, _):
+            page.wait("document.getElementById('model').value === 'fake'")
+            self.set(page, "tokens", -1)
+            self.say(page, "abc")
+            page.wait("document.querySelectorAll('#log .error').length === 1")
+            self.assertEqual(page.evaluate("messages.length"), 0)
+            self.assertEqual(page.evaluate("document.getElementById('text').value"), "abc")
+
     def test_a_key_is_needed_and_taken(self):
         with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
             file.write("ours 0123456789abcdef\n")

@@ -128,7 +128,10 @@ class ServeTest(unittest.TestCase):
                             (["serve", self.model, "--gateway", "--deterministic", "--device", "cuda"], "--deterministic"),
                             ([*gateway, "--swarm-name", "m"], "--swarm-name"), ([*gateway, "--remote-head", "--audit", "1"], "--audit"),
                             (["serve", self.model, "--gateway", "--head"], "--head"), (["serve", self.model, "--gateway", "--listen", "0.0.0.0:0"], "--insecure"),
-                            (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib")):
+                            (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib"),
+                            *((["serve", self.model, "--join", "127.0.0.1:1", *wrong], wrong[-1]) for wrong in (
+                                ["--upload-rate", "fast"], ["--blocks", "1"], ["--blocks", "2:1"], ["--blocks", "0:99"], ["--advertise", "x"])),
+                            (["serve", self.model, "--gateway", "--join", "127.0.0.1:1"], "one of them")):
             failed = run(*words)
             self.assertEqual(failed.returncode, 2, failed)
             self.assertIn(part, failed.stderr)
