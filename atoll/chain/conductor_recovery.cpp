@@ -230,11 +230,12 @@ void Conductor::watch_sessions(Time now) {
     const bool waits = session.hops.empty() || session.is_broken;
     const bool is_queued = session.hops.empty() && !session.lacks_memory &&
                            static_cast<int64_t>(keys_.size()) >= options_.max_sessions;
-    const Duration patience = session.lacks_memory ? options_.memory_patience
-                              : session.had_chain  ? options_.patience
-                                                   : options_.first_patience;
     if (is_queued || sharer(session, now) != nullptr) session.progressed = now;
     if (waits) {
+      const bool may_go_on = session.had_chain && !session.lacks_memory;
+      const Duration patience = is_full_for(session, now) ? options_.memory_patience
+                                : may_go_on               ? options_.patience
+                                                          : options_.first_patience;
       if (now - session.progressed > patience) refused.push_back(key);
       continue;
     }

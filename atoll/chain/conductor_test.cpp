@@ -1,6 +1,7 @@
 // Whatever becomes of servers, each text gets the tokens that it would have had undisturbed.
 #include "atoll/chain/conductor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -119,6 +120,17 @@ TEST(Conductor, SessionsThatFitOnlyOneByOneAllEnd) {
   }
   world.run_for(milliseconds(60'000));
   expect_undisturbed(world, asked, 30);
+}
+
+TEST(Conductor, ATextThatGrowsBeyondAllRoomIsRefusedSoon) {
+  SimulatedChain world(4);
+  world.add_server("a", {0, 12});
+  world.servers().at("a").room = 100;
+  world.tell();
+  world.ask(1, prompt_of(1, 60), 200);
+  world.run_for(milliseconds(30'000));
+  EXPECT_THAT(world.refused().at(1),
+              testing::StartsWith("no chain of servers has memory for the 10"));
 }
 
 TEST(Conductor, WhatATextThatIsOverBeganWithIsNotReadAgain) {

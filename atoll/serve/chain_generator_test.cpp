@@ -308,14 +308,20 @@ TEST_F(ChainGeneratorTest, SessionsThatDoNotFitWaitForEachOther) {
 
 TEST_F(ChainGeneratorTest, WhereThereIsNoRoomForLongItIsToComeAgain) {
   serve("a", {0, 3}, {.kv_bytes = 2 * 3 * 2 * 2 * 32 * 6 * 4});  // 64 positions.
-  const auto generator = gateway_of(
-      small_model(),
-      {.post = {}, .digest = kDigest, .memory_patience = std::chrono::milliseconds(100)});
-  auto heard = ask(*generator, {{.prompt = text(1, 60), .max_tokens = 30, .sampler = {}}});
-  EXPECT_EQ(heard[0]->wait(), std::nullopt);
-  EXPECT_EQ(heard[0]->refusal().kind, Refusal::Kind::kBusy);
-  EXPECT_GT(heard[0]->refusal().retry_after, Duration{});
-  EXPECT_THAT(heard[0]->refusal().message, HasSubstr("no room for more keys and values"));
+  const auto generator =
+      gateway_of(small_model(),
+                 {.post = {}, .digest = kDigest, .memory_patience = std::chrono::milliseconds(1)});
+  auto heard = ask(*generator, {{.prompt = text(1, 10), .max_tokens = 50, .sampler = {}},
+                                {.prompt = text(2, 40), .max_tokens = 20, .sampler = {}}});
+  EXPECT_TRUE(heard[0]->wait()) << heard[0]->refusal().message;
+  EXPECT_EQ(heard[1]->wait(), std::nullopt);
+  EXPECT_EQ(heard[1]->refusal().kind, Refusal::Kind::kBusy);
+  EXPECT_GT(heard[1]->refusal().retry_after, Duration{});
+  EXPECT_THAT(heard[1]->refusal().message, HasSubstr("no room for more keys and values"));
+  const auto never = ask(*generator, {{.prompt = text(3, 60), .max_tokens = 30, .sampler = {}}});
+  EXPECT_EQ(never[0]->wait(), std::nullopt);
+  EXPECT_EQ(never[0]->refusal().kind, Refusal::Kind::kUnavailable);
+  EXPECT_THAT(never[0]->refusal().message, HasSubstr("has memory for the"));
 }
 
 TEST_F(ChainGeneratorTest, AServerThatIsShutDownEndsWhatNobodyElseCan) {

@@ -46,7 +46,9 @@ class SimulatedChain final : public SimulatedBlockServers {
                         .address = address,
                         .num_layers = kLayers,
                         .state = LeaseState::kServing,
-                        .layers = server.layers});
+                        .layers = server.layers,
+                        .num_free = server.room,
+                        .num_positions = server.room});
     }
     conductor_->servers(leases, now_);
     act();
