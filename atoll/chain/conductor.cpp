@@ -228,10 +228,17 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
   return Arrived{.key = key, .begin = begin, .session = session.number};
 }
 
-/// All layers are there with servers that could hold it, and other texts have their room.
+/// All layers are there, and it is room alone that it lacks.
 bool Conductor::is_full_for(const Session& session, Time now) const {
-  const std::vector<Candidate> all = candidates(session.text.num_tokens, now);
-  return session.lacks_memory && missing_layers(all, {0, options_.num_layers}).size() == 0;
+  return session.lacks_memory && !fits_nowhere(session, now) &&
+         missing_layers(candidates(0, now), {0, options_.num_layers}).size() == 0;
+}
+
+/// All layers are there, and those who have some of them have no memory for so long a text.
+bool Conductor::fits_nowhere(const Session& session, Time now) const {
+  const Span all{0, options_.num_layers};
+  return missing_layers(candidates(0, now), all).size() == 0 &&
+         missing_layers(candidates(session.text.num_tokens, now), all).size() > 0;
 }
 
 std::string Conductor::reason_of(const Session& session, Time now) const {
@@ -258,10 +265,10 @@ std::string Conductor::reason_of(const Session& session, Time now) const {
            "this gateway has not: start some of those with --head";
   }
   if (missing.size() == 0) {
-    const bool is_long = missing_layers(candidates(session.text.num_tokens, now), all).size() > 0;
-    return is_long ? fmt::format("no chain of servers has memory for the {} tokens of this text",
-                                 session.text.num_tokens)
-                   : "the servers of this model get no further with this text";
+    return fits_nowhere(session, now)
+               ? fmt::format("no chain of servers has memory for the {} tokens of this text",
+                             session.text.num_tokens)
+               : "the servers of this model get no further with this text";
   }
   return fmt::format("no server holds the layers {} to {} of {} of this model now", missing.begin,
                      missing.end - 1, options_.num_layers);

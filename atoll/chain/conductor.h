@@ -33,6 +33,8 @@ struct ConductorOptions {
   /// had a chain.
   Duration patience = std::chrono::minutes(2);
   Duration first_patience = std::chrono::seconds(3);
+  /// Since a layer has lost all of its servers: others are about to load it.
+  Duration gap_patience = std::chrono::seconds(30);
   Duration memory_patience = std::chrono::minutes(2);  // For room for its keys and values.
   /// Of the tokens that pass each server, so large a part is recomputed (audit.h). 0: none.
   double audit_fraction = 0;
@@ -239,6 +241,8 @@ class Conductor {
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);
   bool is_full_for(const Session& session, Time now) const;
+  bool fits_nowhere(const Session& session, Time now) const;
+  Duration patience_for(const Session& session, Time now) const;
   std::string reason_of(const Session& session, Time now) const;
   void count_served(const Session& session, int64_t num_tokens);
   void consider_audit(Key key, const Session& session, int64_t least, Time now);
@@ -268,6 +272,7 @@ class Conductor {
   std::map<std::string, std::set<std::string>> contradicted_;  // By each server, names.
   std::map<std::string, std::string> liars_;
   Time last_tick_{};
+  std::optional<Time> last_whole_;  // When all layers were served.
   std::vector<Action> actions_;
 };
 

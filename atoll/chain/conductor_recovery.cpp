@@ -221,7 +221,19 @@ void Conductor::cut_link(Key key, Session& session, Time now) {
   repair(key, session, now);
 }
 
+/// How long it waits without having got any further.
+Duration Conductor::patience_for(const Session& session, Time now) const {
+  if (session.lacks_memory && !fits_nowhere(session, now)) return options_.memory_patience;
+  if (session.had_chain && !session.lacks_memory) return options_.patience;
+  const bool is_new_gap = last_whole_ && *last_whole_ < now;
+  const Duration gap =
+      is_new_gap ? *last_whole_ + options_.gap_patience - session.progressed : Duration{};
+  return std::max(options_.first_patience, gap);
+}
+
 void Conductor::watch_sessions(Time now) {
+  const Span all{0, options_.num_layers};
+  if (missing_layers(candidates(0, now), all).size() == 0) last_whole_ = now;
   std::vector<Key> refused;
   for (auto& [key, session] : sessions_) {
     if (session.cut_behind && now - session.cut_behind->second > kCutPatience) {
@@ -232,11 +244,7 @@ void Conductor::watch_sessions(Time now) {
                            static_cast<int64_t>(keys_.size()) >= options_.max_sessions;
     if (is_queued || sharer(session, now) != nullptr) session.progressed = now;
     if (waits) {
-      const bool may_go_on = session.had_chain && !session.lacks_memory;
-      const Duration patience = is_full_for(session, now) ? options_.memory_patience
-                                : may_go_on               ? options_.patience
-                                                          : options_.first_patience;
-      if (now - session.progressed > patience) refused.push_back(key);
+      if (now - session.progressed > patience_for(session, now)) refused.push_back(key);
       continue;
     }
     const bool are_idle = std::ranges::all_of(session.hops, [&](const Hop& hop) {

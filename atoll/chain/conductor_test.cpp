@@ -99,6 +99,29 @@ TEST(Conductor, LayersThatNobodyHasAreNamed) {
   EXPECT_EQ(world.conductor().num_sessions(), 0);
 }
 
+TEST(Conductor, LayersThatHaveJustBeenLostAreWaitedFor) {
+  SimulatedChain world(3);
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  world.run_for(milliseconds(1000));
+  world.kill("b");
+  world.tell();
+  world.run_for(milliseconds(2000));
+  world.ask(1, prompt_of(1, 4), 8);
+  world.run_for(milliseconds(15'000));
+  EXPECT_TRUE(world.refused().empty());
+  world.start("b");
+  world.run_for(milliseconds(5000));
+  EXPECT_TRUE(world.refused().empty());
+  expect_undisturbed(world, {{1, prompt_of(1, 4)}}, 4);
+  world.kill("b");
+  world.tell();
+  world.run_for(milliseconds(60'000));
+  world.ask(2, prompt_of(2, 4), 8);
+  world.run_for(milliseconds(5000));
+  EXPECT_EQ(world.refused().at(2), "no server holds the layers 6 to 11 of 12 of this model now");
+}
+
 TEST(Conductor, ServersOfAnotherTypeAreNoneOfItsModel) {
   SimulatedChain world(3, {.digest = "d+int8"});
   world.add_server("a", {0, 12});
