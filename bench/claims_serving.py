@@ -162,8 +162,8 @@ def num_wrong(kind, times):
 for kind, what in FAULTS.items():
     claims.measured(f"{NUM_FAULTS} times {what}: answers with another bit ({SCORES})", lambda kind=kind: faults(kind, NUM_FAULTS)["others"],
                     lambda n: n == 0, "0", "{}")
-claims.measured(f"and of these {NUM_FAULTS * len(FAULTS)} events those without a recovery", lambda: sum(faults(kind, NUM_FAULTS)["unrecovered"] for kind in FAULTS),
-                lambda n: n == 0, "0", "{}")
+claims.measured(f"and of these {NUM_FAULTS * len(FAULTS)} events those without a recovery",
+                lambda: sum(faults(kind, NUM_FAULTS)["unrecovered"] for kind in FAULTS), lambda n: n == 0, "0", "{}")
 for kind, what in FAULTS.items():
     claims.stored(f"kills-{kind}", f"{NUM_KILLS} times {what}: answers with another bit, or no recovery",
                   lambda kind=kind: num_wrong(kind, NUM_KILLS), lambda n: n == 0, "0", "{}", "LONG=kills make claims-serving")

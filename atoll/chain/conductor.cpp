@@ -228,10 +228,10 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
   return Arrived{.key = key, .begin = begin, .session = session.number};
 }
 
-/// All layers are there, and it is room alone that it lacks.
+/// All layers are there with servers that could hold it, and other texts have their room.
 bool Conductor::is_full_for(const Session& session, Time now) const {
-  return session.lacks_memory && !fits_nowhere(session, now) &&
-         missing_layers(candidates(0, now), {0, options_.num_layers}).size() == 0;
+  const std::vector<Candidate> all = candidates(session.text.num_tokens, now);
+  return session.lacks_memory && missing_layers(all, {0, options_.num_layers}).size() == 0;
 }
 
 /// All layers are there, and those who have some of them have no memory for so long a text.

@@ -25,6 +25,16 @@ void expect_undisturbed(SimulatedChain& world,
   }
 }
 
+/// Four texts with one prompt of 40 tokens.
+std::map<Conductor::Key, std::vector<uint64_t>> ask_alike(SimulatedChain& world, size_t length) {
+  std::map<Conductor::Key, std::vector<uint64_t>> asked;
+  for (uint64_t key = 1; key <= 4; ++key) {
+    asked[key] = prompt_of(9, 40);
+    world.ask(key, asked[key], length);
+  }
+  return asked;
+}
+
 TEST(Conductor, ChainsOfServersGiveTheModelsTokens) {
   SimulatedChain world(1);
   world.add_server("a", {0, 5});
@@ -60,11 +70,7 @@ TEST(Conductor, TextsThatBeginAlikeAreReadOnce) {
   SimulatedChain world(5);
   world.add_server("a", {0, 6});
   world.add_server("b", {6, 12});
-  std::map<Conductor::Key, std::vector<uint64_t>> asked;
-  for (uint64_t key = 1; key <= 4; ++key) {
-    asked[key] = prompt_of(9, 40);
-    world.ask(key, asked[key], 60);
-  }
+  const auto asked = ask_alike(world, 60);
   world.run_for(milliseconds(5000));
   expect_undisturbed(world, asked, 20);
   EXPECT_EQ(world.num_shared(), 3 * 2);
@@ -75,11 +81,7 @@ TEST(Conductor, WhoTakesTheFirstServersPlaceIsToldThatTextsBeginAlike) {
   SimulatedChain world(5);
   world.add_server("a", {0, 6});
   world.add_server("b", {6, 12});
-  std::map<Conductor::Key, std::vector<uint64_t>> asked;
-  for (uint64_t key = 1; key <= 4; ++key) {
-    asked[key] = prompt_of(9, 40);
-    world.ask(key, asked[key], 200);
-  }
+  const auto asked = ask_alike(world, 200);
   world.run_for(milliseconds(600));
   EXPECT_EQ(world.num_to_share(), 0);
   world.add_server("a2", {0, 6});

@@ -235,13 +235,13 @@ void serve_layers(const ServeArguments& arguments) {
     source = layers_of_swarm(arguments.model, arguments.head, arguments.model_cache, place, clock,
                              stops);
     if (!source) return;
+    require_layers(named, source->config);
   } else {
     require_layers(named,
                    weights::load_hf_config(weights::resolve_model(arguments.model.model)).config);
     source = layers_of_files(arguments.model, clock);
   }
   const weights::ModelConfig& config = source->config;
-  require_layers(named, config);
   const int32_t max_layers = fitting_layers(arguments, *source, named);
   serve::BlockServer server(
       {.post = place.post_options(),

@@ -10,6 +10,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/number.h"
+#include "atoll/text/python_text.h"
 
 namespace atl::openai {
 namespace {
@@ -44,11 +45,7 @@ Keyring::Keyring(const std::vector<ApiKey>& keys) {
 std::optional<size_t> Keyring::find(std::string_view authorization) const {
   if (is_open()) return 0;
   constexpr std::string_view kScheme = "bearer ";
-  const std::string_view scheme = authorization.substr(0, kScheme.size());
-  const bool is_bearer = std::ranges::equal(scheme, kScheme, [](char said, char wanted) {
-    return said == wanted || (said >= 'A' && said <= 'Z' && said - 'A' + 'a' == wanted);
-  });
-  if (!is_bearer) return std::nullopt;
+  if (text::to_lower(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
   const std::string digest = digest_of(authorization.substr(kScheme.size()));
   const auto found = std::ranges::find(digests_, digest);
   if (found == digests_.end()) return std::nullopt;

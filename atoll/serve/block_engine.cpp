@@ -235,8 +235,8 @@ bool BlockEngine::end_rest() {
   return true;
 }
 
-/// Whether another text is about to read what this one goes on with; what that one has read, this
-/// one has read as well. So of several texts with one prompt, all of which come from a server that
+/// Whether another text is about to read what this one goes on with; once that has, this one has as
+/// well. So of several texts with one prompt, all of which come from a server that
 /// is gone, the prompt is read once.
 bool BlockEngine::waits_for_beginning(Text& text) {
   chain::ServerSession& session = text.session;
@@ -249,20 +249,19 @@ bool BlockEngine::waits_for_beginning(Text& text) {
     text.num_shared = 0;
     return false;
   }
+  // Only then: all that is taken over is copied.
+  if (other->session.length() < text.num_shared && other->session.num_unread() > 0) return true;
   const int64_t count = std::min({text.num_shared, session.length() + session.num_unread(),
                                   other->session.length(), other->cache.length()});
-  if (count > session.length()) {
-    const auto sent = session.adopt(other->session, count);
-    if (!sent) {
-      text.num_shared = 0;
-      return false;
-    }
+  if (count <= session.length()) return false;
+  if (const auto sent = session.adopt(other->session, count)) {
     text.cache = other->cache.fork();
     text.cache.truncate(count);
     sent_.insert(sent_.end(), sent->begin(), sent->end());
+  } else {
+    text.num_shared = 0;
   }
-  return session.length() < text.num_shared && other->session.length() < text.num_shared &&
-         session.num_unread() > 0 && other->session.num_unread() > 0;
+  return false;
 }
 
 /// How much of each session is read next; there is room for that. Where pages run out, texts that

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -11,7 +10,6 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
-#include "atoll/serve/head.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
@@ -22,7 +20,6 @@ constexpr int kMostEvents = 256;  // Heard before what they bring is read.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
 constexpr Duration kRoomAgain = std::chrono::seconds(10);
-constexpr size_t kOrderBytes = size_t{1} << 19;  // In a message; one order may have more.
 
 /// Of a text that is longer, earlier keys may be others: that needs all layers at once.
 int64_t context_of(const model::Model& model) {
@@ -361,60 +358,6 @@ void ChainGenerator::change(Reading& reading, int64_t num_same) {
   reading.text.sent(clock_.now());
   reading.arrivals.go_back(num_same);
   conductor_.change(reading.text.sequence().id(), text_of(reading.text), num_same);
-}
-
-void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
-  const auto server = servers_.find(feed.address);
-  const auto reading = readings_.find(feed.key);
-  if (server == servers_.end() || reading == readings_.end()) return;
-  const int64_t begin = feed.work.rows.begin;
-  const bool is_first = feed.work.epoch == 1 && begin == feed.work.num_shared;
-  if (feed.work.num_shared > 0 && is_first) {
-    reading->second.text.sequence().skipped(begin);
-    counts_.cached_tokens += begin;
-    counts_.prompt_tokens -= begin;
-  }
-  const std::vector<int64_t>& text = reading->second.text.ids();
-  const auto tokens =
-      std::span(text).subspan(static_cast<size_t>(begin), static_cast<size_t>(feed.end - begin));
-  chain::Work work = feed.work;
-  try {
-    if (!options_.needs_head) {
-      work.rows = embedded(tokens, begin);
-      return lines_.send(server->second.bulk, work);
-    }
-    const chain::Rows rows{.begin = begin,
-                           .num_tokens = static_cast<uint32_t>(tokens.size()),
-                           .precision = options_.precision,
-                           .ids = {tokens.begin(), tokens.end()},
-                           .orders = reading->second.text.sequence().orders(begin, feed.end, text)};
-    for (const auto& order : rows.orders) decoding::check(order, vocab_size());
-    for (int64_t at = begin; at < feed.end;) {  // Orders may be large: a few in each message.
-      int64_t end = at;
-      size_t bytes = 0;
-      while (end < feed.end && (end == at || bytes < kOrderBytes)) {
-        bytes += decoding::num_bytes(rows.orders[static_cast<size_t>(end++ - begin)]);
-      }
-      work.rows = chain::cut(rows, at, end);
-      lines_.send(server->second.bulk, work);
-      at = end;
-    }
-  } catch (const InputError& error) {
-    return refuse(feed.key, error.what());
-  }
-}
-
-/// Throws InputError where the embedding is damaged.
-chain::Rows ChainGenerator::embedded(std::span<const int64_t> tokens, int64_t begin) const {
-  model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
-  before.advance(begin);
-  const at::Tensor x_TC = embed_TC(model_, tokens, before);
-  try {
-    return chain::encode_rows({x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())},
-                              begin, model_.config().hidden_size, options_.precision);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("the embedding of its tokens: {}", error.what()));
-  }
 }
 
 void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
