@@ -15,7 +15,7 @@ inline CLI::Validator real_number(double min, double max) {
   const auto check = [min, max](std::string& text) -> std::string {
     const auto value = number_in<double>(text);
     if (value && *value >= min && *value <= max) return "";
-    return fmt::format("must be a number from {:g} to {:g}, not '{}'", min, max, text);
+    return fmt::format("must be a number from {} to {}, not '{}'", min, max, text);
   };
   return {check, ""};
 }

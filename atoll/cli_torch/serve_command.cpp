@@ -157,10 +157,19 @@ std::optional<chain::Span> named_layers(const std::string& text) {
   return layers;
 }
 
-void require_layers(const std::optional<chain::Span>& named, const weights::ModelConfig& config) {
-  if (!named || named->end <= config.num_layers) return;
-  throw UsageError(fmt::format("--blocks {}:{}: the model's layers are 0:{}", named->begin,
-                               named->end, config.num_layers));
+void require_layers(const std::optional<chain::Span>& named, bool with_head,
+                    const weights::ModelConfig& config) {
+  if (!named) return;
+  if (named->end > config.num_layers) {
+    throw UsageError(fmt::format("--blocks {}:{}: the model's layers are 0:{}", named->begin,
+                                 named->end, config.num_layers));
+  }
+  if (with_head && named->begin > 0 && named->end < config.num_layers) {
+    throw UsageError(fmt::format(
+        "--head: who has the first or the last of the model's {} layers can use embedding and "
+        "head, and --blocks {}:{} has neither",
+        config.num_layers, named->begin, named->end));
+  }
 }
 
 struct PartBytes {
@@ -235,9 +244,9 @@ void serve_layers(const ServeArguments& arguments) {
     source = layers_of_swarm(arguments.model, arguments.head, arguments.model_cache, place, clock,
                              stops);
     if (!source) return;
-    require_layers(named, source->config);
+    require_layers(named, arguments.head, source->config);
   } else {
-    require_layers(named,
+    require_layers(named, arguments.head,
                    weights::load_hf_config(weights::resolve_model(arguments.model.model)).config);
     source = layers_of_files(arguments.model, clock);
   }

@@ -42,7 +42,7 @@ class ServeTest(unittest.TestCase):
     def setUpClass(cls):
         cls.model = ROOT / "run"
         make_store(ATOLL, ROOT / "store", ["json"])
-        shape = {"hidden_size": 32, "intermediate_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "max_positions": 128}
+        shape = {"hidden_size": 32, "intermediate_size": 64, "num_layers": 3, "num_heads": 2, "num_kv_heads": 1, "max_positions": 128}
         made = run("train", "--run", cls.model, "--data", ROOT / "store", "--train.steps=3", "--train.threads=1", "--train.sequence_length=32",
                    "--train.batch_rows=2", "--train.eval_rows=2", *(f"--model.{key}={value}" for key, value in shape.items()))
         assert made.returncode == 0, made.stderr
@@ -131,6 +131,7 @@ class ServeTest(unittest.TestCase):
                             (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib"),
                             *((["serve", self.model, "--join", "127.0.0.1:1", *wrong], wrong[-1]) for wrong in (
                                 ["--upload-rate", "fast"], ["--blocks", "1"], ["--blocks", "2:1"], ["--blocks", "0:99"], ["--advertise", "x"])),
+                            (["serve", self.model, "--join", "127.0.0.1:1", "--head", "--blocks", "1:2"], "--head"),
                             (["serve", self.model, "--gateway", "--join", "127.0.0.1:1"], "one of them")):
             failed = run(*words)
             self.assertEqual(failed.returncode, 2, failed)
