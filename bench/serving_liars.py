@@ -19,8 +19,9 @@ from serving_swarm import Asked, ServingSwarm, ask, complete, post
 TEXT = pathlib.Path(json.__file__).read_text()
 LIES = {"int4": "weights in int4 for bf16", "other": "another checkpoint (8 steps on)", "noise": "1 % of noise"}
 NUM_HONEST = int(os.environ.get("HONEST_TOKENS", 10_000))
-NUM_AVX2, NUM_AVX2_MEASURED = 3000, 48  # Of a million, and of what is measured: an emulated processor is some hundred times as slow.
 WIRES = ("fp32", "bf16", "int8")  # Each has a third of the tokens.
+NUM_STORED = 334_000  # By each wire: a million of them all.
+NUM_AVX2, NUM_AVX2_MEASURED = 1000, 48  # Of these, and of what is measured: an emulated processor is some hundred times as slow.
 THREADS = (1, 2, os.cpu_count())  # Of the three honest servers.
 PROMPT_TOKENS = 400
 AVX2_PROMPT_TOKENS, AVX2_MAX_TOKENS = 16, 8  # Of each text, so that a pass of the emulated server stays within a few seconds.
@@ -114,23 +115,24 @@ def honest(model, spans, work, wire, others=()):
         shutil.rmtree(swarm.folder)
 
 
-def false_alarms(model, spans, work, wanted):
-    """Servers that are accused in so many audited tokens, a third with each number of bits on the line, of texts that are read 16 at a time."""
-    found = 0
-    for wire in WIRES:
-        with honest(model, spans, work, wire) as url, concurrent.futures.ThreadPoolExecutor(16) as pool:
-            ids = post(url, "/tokenize", {"prompt": TEXT * 3})["tokens"]
+def false_alarms(model, spans, work, wire, wanted):
+    """Servers that are accused in so many audited tokens of texts that are read 16 at a time."""
+    with honest(model, spans, work, wire) as url, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        ids = post(url, "/tokenize", {"prompt": TEXT * 3})["tokens"]
 
-            def one(number):
-                begin = number * 17 % (len(ids) - PROMPT_TOKENS)
-                complete(url, prompt=ids[begin : begin + PROMPT_TOKENS - number % 7], max_tokens=24, temperature=1, seed=number)
-            number = 0
-            while len(WIRES) * count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
-                list(pool.map(one, range(number, number + 16)))
-                number += 16
-            found += count(url, "atoll_liars_total")
-            print(f"{wire}: {count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
-    return found
+        def one(number):
+            begin = number * 17 % (len(ids) - PROMPT_TOKENS)
+            complete(url, prompt=ids[begin : begin + PROMPT_TOKENS - number % 7], max_tokens=24, temperature=1, seed=number)
+        number = 0
+        while count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
+            list(pool.map(one, range(number, number + 16)))
+            number += 16
+        return reported(wire, url)
+
+
+def reported(what, url):
+    print(f"{what}: {count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
+    return count(url, "atoll_liars_total")
 
 
 def emulator():
@@ -146,34 +148,30 @@ def with_small_middle(spans):
     return [f"0:{middle - 1}", f"{middle - 1}:{middle + 1}", f"{middle + 1}:{num_layers}"]
 
 
-def false_alarms_on_avx2(model, spans, work, wanted, wires=("fp32",)):
+def false_alarms_on_avx2(model, spans, work, wire, wanted):
     """Servers that are accused in so many audited tokens, one short text after another, where the middle one computes two layers with AVX2 alone."""
     if not emulator():
         raise RuntimeError("there is no emulator: apt-get install qemu-user-static")
-    found = 0
-    for wire in wires:
-        with honest(model, with_small_middle(spans), work, wire, emulator()) as url:
-            ids = post(url, "/tokenize", {"prompt": TEXT})["tokens"]
-            number = 0
-            while len(wires) * count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
-                begin = number * 17 % (len(ids) - AVX2_PROMPT_TOKENS)
-                complete(url, prompt=ids[begin : begin + AVX2_PROMPT_TOKENS], max_tokens=AVX2_MAX_TOKENS, temperature=1, seed=number)
-                number += 1
-                if number > wanted:
-                    raise RuntimeError(f"{number} texts, and only {count(url, 'atoll_audited_tokens_total')} tokens are audited")
-                time.sleep(AUDITS_S)
-            found += count(url, "atoll_liars_total")
-            print(f"AVX2, {wire}: {count(url, 'atoll_audited_tokens_total')} tokens were audited", file=sys.stderr)
-    return found
+    with honest(model, with_small_middle(spans), work, wire, emulator()) as url:
+        ids = post(url, "/tokenize", {"prompt": TEXT})["tokens"]
+        number = 0
+        while count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
+            begin = number * 17 % (len(ids) - AVX2_PROMPT_TOKENS)
+            complete(url, prompt=ids[begin : begin + AVX2_PROMPT_TOKENS], max_tokens=AVX2_MAX_TOKENS, temperature=1, seed=number)
+            number += 1
+            if number > wanted:
+                raise RuntimeError(f"{number} texts, and only {count(url, 'atoll_audited_tokens_total')} tokens are audited")
+            time.sleep(AUDITS_S)
+        return reported(f"AVX2, {wire}", url)
 
 
-def all_false_alarms(model, spans, work, wanted):
+def all_false_alarms(model, spans, work, wire, wanted):
     """Those in so many tokens, of which NUM_AVX2 pass a server with AVX2 alone, where there is an emulator for it."""
     num_avx2 = NUM_AVX2 if emulator() else 0
     if not num_avx2:
         print("there is no emulator: all servers have one instruction set", file=sys.stderr)
-    found = false_alarms(model, spans, work, wanted - num_avx2)
-    return found + (false_alarms_on_avx2(model, spans, work, num_avx2, WIRES) if num_avx2 else 0)
+    found = false_alarms(model, spans, work, wire, wanted - num_avx2)
+    return found + (false_alarms_on_avx2(model, spans, work, wire, num_avx2) if num_avx2 else 0)
 
 
 def add(claims, model, spans, work):
@@ -181,10 +179,13 @@ def add(claims, model, spans, work):
     for kind, what in LIES.items():
         claims.measured(f"one token in eight audited: a server with {what}: tokens until caught",
                         functools.partial(lambda kind: served_until_caught(kind, model(), spans(), work), kind), lambda n: n <= 300, "<= 300", "{:.0f}")
-    what = "other threads and batches, a third each by FP32, bf16 and int8"
-    claims.measured(f"honest servers, {what}: accused in {NUM_HONEST:,} tokens", lambda: false_alarms(model(), spans(), work, NUM_HONEST),
-                    lambda n: n == 0, "0", "{}")
+    what = "other threads and batches"
+    share = NUM_HONEST // len(WIRES)
+    claims.measured(f"honest servers, {what}, {share:,} tokens each by {', '.join(WIRES)}: accused",
+                    lambda: sum(false_alarms(model(), spans(), work, wire, share) for wire in WIRES), lambda n: n == 0, "0", "{}")
     claims.measured(f"one of them with AVX2 alone, which is emulated: accused in {NUM_AVX2_MEASURED} tokens",
-                    lambda: false_alarms_on_avx2(model(), spans(), work, NUM_AVX2_MEASURED), lambda n: n == 0, "0", "{}")
-    claims.stored("honest", f"honest servers, {what}, {NUM_AVX2:,} tokens by AVX2: accused in 1,000,000",
-                  lambda: all_false_alarms(model(), spans(), work, 1_000_000), lambda n: n == 0, "0", "{}", "LONG=honest make claims-serving")
+                    lambda: false_alarms_on_avx2(model(), spans(), work, "fp32", NUM_AVX2_MEASURED), lambda n: n == 0, "0", "{}")
+    for wire in WIRES:
+        claims.stored(f"honest-{wire}", f"honest servers, {what}, {wire}, {NUM_AVX2:,} tokens by AVX2: accused in {NUM_STORED:,} tokens",
+                      lambda wire=wire: all_false_alarms(model(), spans(), work, wire, NUM_STORED), lambda n: n == 0, "0", "{}",
+                      "LONG=honest make claims-serving")
