@@ -127,7 +127,15 @@ def false_alarms(model, spans, work, wire, wanted):
         while count(url, "atoll_audited_tokens_total") < wanted and not count(url, "atoll_liars_total"):
             list(pool.map(one, range(number, number + 16)))
             number += 16
+            audits_settle(url)
         return reported(wire, url)
+
+
+def audits_settle(url):
+    """Audits yield to all else: while texts are read few of them come to their end, and what is not recomputed in time never is."""
+    before = None
+    while before != (before := count(url, "atoll_audited_tokens_total")):
+        time.sleep(AUDITS_S)
 
 
 def reported(what, url):
