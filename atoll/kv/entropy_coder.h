@@ -1,7 +1,8 @@
 #pragma once
 // Symbols to as many bits as they are unlikely, and back: a range coder whose state is a whole
 // number (rANS; Duda 2013, arXiv:1311.2540), 16 of them by turns in one stream of words (Giesen
-// 2014, arXiv:1402.3392), so that no symbol waits for the one before it.
+// 2014, arXiv:1402.3392), so that no symbol waits for the one before it. The bytes are the same on
+// every machine.
 //
 // Shapes: C = channels, each with a table of its own, T = tokens.
 #include <cstdint>

@@ -12,12 +12,12 @@ namespace atl::kv {
 namespace {
 
 /// Shares of kFrequencySum in proportion to the counts, none below 1: largest remainders first,
-/// equals by symbol.
+/// equals by symbol. Without counts all are alike.
 std::vector<uint32_t> shares_of(std::span<const uint32_t> counts) {
   const size_t size = counts.size();
   const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  if (total == 0) return shares_of(std::vector<uint32_t>(size, 1));
   std::vector<uint32_t> shares(size, 1);
-  if (total == 0) return shares;
   const uint64_t rest = kFrequencySum - size;  // Behind the 1 of each.
   std::vector<uint64_t> remainders(size);
   uint64_t given = 0;
@@ -55,15 +55,12 @@ uint32_t share_of(uint8_t step) {
 
 SymbolTable::SymbolTable(std::span<const uint32_t> counts) {
   ATOLL_CHECK(!counts.empty() && counts.size() <= kMaxSymbols);
-  cumulative_.push_back(0);
-  std::vector<uint32_t> shares = shares_of(counts);
-  // Without counts all are alike, but for the rest.
-  const uint32_t sum = std::accumulate(shares.begin(), shares.end(), 0U);
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const uint32_t missing = kFrequencySum - sum;
-    const auto size = static_cast<uint32_t>(shares.size());
-    shares[i] += missing / size + (i < missing % size ? 1 : 0);
-    cumulative_.push_back(cumulative_.back() + shares[i]);
+  num_symbols_ = static_cast<uint16_t>(counts.size());
+  const std::vector<uint32_t> shares = shares_of(counts);
+  uint32_t begin = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    begin += shares[i];
+    begins_[i + 1] = static_cast<uint16_t>(begin);
   }
 }
 
@@ -87,6 +84,7 @@ void SymbolTable::write(Bytes& out) {
 
 SymbolTable SymbolTable::read(ByteReader& in) {
   const size_t size = size_t{in.get<uint8_t>()} + 1;
+  if (size > kMaxSymbols) throw InputError("a table of symbols has too many");
   std::vector<uint32_t> shares;
   for (size_t i = 0; i < size; ++i) {
     const auto step = in.get<uint8_t>();

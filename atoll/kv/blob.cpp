@@ -1,0 +1,133 @@
+#include "atoll/kv/blob.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/hash.h"
+#include "atoll/base/name.h"
+#include "atoll/kv/exact_coder.h"
+
+namespace atl::kv {
+namespace {
+
+constexpr uint32_t kMagic = 0x564b5441;
+constexpr uint16_t kVersion = 1;
+constexpr size_t kMaxModelName = 256;
+// What a head can say that is no error by itself: whoever expects a blob has bounds of its own.
+constexpr int32_t kMaxLayers = 1 << 16;
+constexpr uint32_t kMaxChannels = 1 << 20;
+constexpr uint32_t kMaxTokens = 1 << 20;
+
+struct Opened {
+  BlobHead head;
+  uint64_t tables = 0;
+  ByteReader body;
+};
+
+Opened open(std::span<const std::byte> blob) {
+  if (blob.size() < sizeof(uint64_t)) throw InputError("it is cut short");
+  const auto said = blob.first(blob.size() - sizeof(uint64_t));
+  ByteReader in(said);
+  if (in.get<uint32_t>() != kMagic) throw InputError("it does not begin as one");
+  if (const auto version = in.get<uint16_t>(); version != kVersion) {
+    throw InputError(
+        fmt::format("it is of version {}, and this Atoll reads {}", version, kVersion));
+  }
+  if (ByteReader(blob.subspan(said.size())).get<uint64_t>() != xxh3(said.data(), said.size())) {
+    throw InputError("its checksum is not that of its bytes");
+  }
+  BlobHead head;
+  const auto level = in.get<uint8_t>();
+  if (level > static_cast<uint8_t>(Level::kExact) || in.get<uint8_t>() != 0) {
+    throw InputError(fmt::format("it is of level {}, which this Atoll does not know", level));
+  }
+  head.level = Level{level};
+  head.model = in.get_string(kMaxModelName);
+  head.first_layer = in.get<int32_t>();
+  head.end_layer = in.get<int32_t>();
+  head.num_channels = in.get<uint32_t>();
+  head.begin = in.get<int64_t>();
+  head.num_tokens = in.get<uint32_t>();
+  const auto tables = in.get<uint64_t>();
+  const bool is_possible = head.first_layer >= 0 && head.end_layer > head.first_layer &&
+                           head.end_layer <= kMaxLayers && head.num_channels > 0 &&
+                           head.num_channels <= kMaxChannels && head.begin >= 0 &&
+                           head.num_tokens > 0 && head.num_tokens <= kMaxTokens;
+  if (!is_possible) throw InputError("it is of impossible layers, channels or tokens");
+  return {std::move(head), tables, in};
+}
+
+std::string text_of(const BlobHead& head) {
+  return fmt::format("level {} of layers {}:{} of '{}', {} channels, tokens {} to {}",
+                     static_cast<int>(head.level), head.first_layer, head.end_layer,
+                     printable(head.model), head.num_channels, head.begin,
+                     head.begin + head.num_tokens);
+}
+
+template <typename F>
+auto named(const F& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("a blob of keys and values: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+ModelTables::ModelTables(std::vector<ValueTable> tables_PC) : tables_PC_(std::move(tables_PC)) {
+  Bytes bytes;
+  for (ValueTable table : tables_PC_) table.write(bytes);
+  id_ = xxh3(bytes.data(), bytes.size());
+}
+
+std::span<const ValueTable> ModelTables::of(const BlobHead& head) const {
+  if (tables_PC_.empty()) return {};
+  const size_t begin = 2 * static_cast<size_t>(head.first_layer) * head.num_channels;
+  const size_t count = head.num_planes() * head.num_channels;
+  ATOLL_CHECK(begin + count <= tables_PC_.size(), "tables are of the model's layers");
+  return std::span(tables_PC_).subspan(begin, count);
+}
+
+Bytes encode_blob(const BlobHead& head, std::span<const uint16_t> kv_PCT,
+                  const ModelTables& tables) {
+  ATOLL_CHECK(head.num_values() > 0 && kv_PCT.size() == head.num_values());
+  ByteWriter writer;
+  writer.put(kMagic).put(kVersion).put(head.level).put(uint8_t{0}).put_string(head.model);
+  writer.put(head.first_layer).put(head.end_layer).put(head.num_channels);
+  writer.put(head.begin).put(head.num_tokens).put(tables.id());
+  Bytes blob = writer.take();
+  encode_exact(kv_PCT, head.num_planes(), head.num_channels, tables.of(head), blob);
+  const uint64_t checksum = xxh3(blob.data(), blob.size());
+  const auto bytes = std::as_bytes(std::span(&checksum, 1));
+  blob.insert(blob.end(), bytes.begin(), bytes.end());
+  return blob;
+}
+
+BlobHead read_blob_head(std::span<const std::byte> blob) {
+  return named([&] { return open(blob).head; });
+}
+
+std::vector<uint16_t> decode_blob(std::span<const std::byte> blob, const BlobHead& expected,
+                                  const ModelTables& tables) {
+  return named([&] {
+    Opened opened = open(blob);
+    if (opened.head != expected) {
+      throw InputError(
+          fmt::format("it is {}, and not {}", text_of(opened.head), text_of(expected)));
+    }
+    if (opened.tables != 0 && opened.tables != tables.id()) {
+      throw InputError("it was made with tables of the model that are not these");
+    }
+    std::vector<uint16_t> kv_PCT(expected.num_values());
+    decode_exact(opened.body, expected.num_planes(), expected.num_channels,
+                 opened.tables == 0 ? std::span<const ValueTable>() : tables.of(expected), kv_PCT);
+    opened.body.expect_end();
+    return kv_PCT;
+  });
+}
+
+}  // namespace atl::kv
