@@ -10,29 +10,25 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
+#include "atoll/base/sealing.h"
 #include "atoll/identity/openssl.h"
-#include "atoll/identity/wipe.h"
 
 namespace atl::identity {
 namespace {
 
-// On disk: magic | u8 version | u8 log2 of scrypt's N | salt | nonce | what is encrypted | tag. The
-// tag is over all that stands before it.
+// On disk: magic | u8 version | u8 log2 of scrypt's N | salt | what is sealed about all that stands
+// before it (base/sealing.h).
 constexpr std::string_view kMagic = "ATOLLBAK";
 constexpr char kVersion = 1;
 constexpr int kLog2Cost = 17;
 constexpr int kMaxLog2Cost = 20;  // 1 GiB: a file must not ask for all memory.
 constexpr uint32_t kBlock = 8;    // scrypt's r; its p is 1.
 constexpr size_t kSaltBytes = 16;
-constexpr size_t kNonceBytes = 12;
-constexpr size_t kTagBytes = 16;
-constexpr size_t kKeyBytes = 32;
-constexpr size_t kHeadBytes = kMagic.size() + 2 + kSaltBytes + kNonceBytes;
+constexpr size_t kHeadBytes = kMagic.size() + 2 + kSaltBytes;
 constexpr size_t kMaxBackupBytes = size_t{16} << 20;
 
 using OwnedKdf = Owned<EVP_KDF, EVP_KDF_free>;
 using OwnedKdfContext = Owned<EVP_KDF_CTX, EVP_KDF_CTX_free>;
-using OwnedCipherContext = Owned<EVP_CIPHER_CTX, EVP_CIPHER_CTX_free>;
 
 std::string random_bytes(size_t size) {
   std::string bytes(size, '\0');
@@ -41,7 +37,7 @@ std::string random_bytes(size_t size) {
 }
 
 /// Throws InputError where there is not enough memory.
-std::string key_of(std::string_view passphrase, std::string_view salt, int log2_cost) {
+Digest key_of(std::string_view passphrase, std::string_view salt, int log2_cost) {
   uint64_t cost = uint64_t{1} << log2_cost;
   uint32_t block = kBlock;
   uint32_t lanes = 1;
@@ -60,41 +56,26 @@ std::string key_of(std::string_view passphrase, std::string_view salt, int log2_
   const OwnedKdf kdf(EVP_KDF_fetch(nullptr, "SCRYPT", nullptr));
   ATOLL_CHECK(kdf != nullptr);
   const OwnedKdfContext context(EVP_KDF_CTX_new(kdf.get()));
-  std::string key(kKeyBytes, '\0');
+  Digest key;
   if (context == nullptr ||
-      EVP_KDF_derive(context.get(), unsigned_bytes(key), key.size(), parameters.data()) != 1) {
+      EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(key.data()), key.size(),
+                     parameters.data()) != 1) {
     throw InputError("no key can be derived from the passphrase: too little memory?");
   }
   return key;
 }
 
-/// Ready for what is encrypted, or decrypted, behind `head`, whose last bytes are the nonce.
-OwnedCipherContext cipher_of(const std::string& key, std::string_view head, bool encrypts) {
-  OwnedCipherContext context(EVP_CIPHER_CTX_new());
-  const std::string_view nonce = head.substr(head.size() - kNonceBytes);
-  int size = 0;
-  ATOLL_CHECK(context != nullptr &&
-              EVP_CipherInit_ex2(context.get(), EVP_aes_256_gcm(), unsigned_bytes(key),
-                                 unsigned_bytes(nonce), encrypts ? 1 : 0, nullptr) == 1 &&
-              EVP_CipherUpdate(context.get(), nullptr, &size, unsigned_bytes(head),
-                               static_cast<int>(head.size())) == 1);
-  return context;
-}
+class WipedKey {
+ public:
+  explicit WipedKey(const Digest& key) : key_(key) {}
+  ~WipedKey() { OPENSSL_cleanse(key_.data(), key_.size()); }
+  WipedKey(const WipedKey&) = delete;
+  WipedKey& operator=(const WipedKey&) = delete;
+  const Digest& get() const { return key_; }
 
-std::string turned(EVP_CIPHER_CTX* context, std::string_view input) {
-  std::string output(input.size(), '\0');
-  int size = 0;
-  ATOLL_CHECK(EVP_CipherUpdate(context, unsigned_bytes(output), &size, unsigned_bytes(input),
-                               static_cast<int>(input.size())) == 1);
-  return output;
-}
-
-/// With GCM the end of a cipher adds no bytes.
-bool ends_well(EVP_CIPHER_CTX* context) {
-  std::array<unsigned char, EVP_MAX_BLOCK_LENGTH> none;
-  int size = 0;
-  return EVP_CipherFinal_ex(context, none.data(), &size) == 1;
-}
+ private:
+  Digest key_;
+};
 
 }  // namespace
 
@@ -109,20 +90,16 @@ std::string encrypted(std::string_view secret, std::string_view passphrase) {
   std::string backup(kMagic);
   backup += kVersion;
   backup += static_cast<char>(kLog2Cost);
-  backup += salt + random_bytes(kNonceBytes);
-  const Secret key(key_of(passphrase, salt, kLog2Cost));
-  const OwnedCipherContext context = cipher_of(key.text(), backup, /*encrypts=*/true);
-  backup += turned(context.get(), secret);
-  std::string tag(kTagBytes, '\0');
-  ATOLL_CHECK(ends_well(context.get()) && EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_AEAD_GET_TAG,
-                                                              kTagBytes, tag.data()) == 1);
-  return backup + tag;
+  backup += salt;
+  const WipedKey key(key_of(passphrase, salt, kLog2Cost));
+  backup += as_text(sealed(as_byte_span(secret), key.get(), as_byte_span(backup)));
+  return backup;
 }
 
 std::string decrypted(std::string_view backup, std::string_view passphrase) {
   if (!backup.starts_with(kMagic)) throw InputError("this is no backup of an authority");
   const InputError refusal("wrong passphrase or damaged file");
-  if (backup.size() < kHeadBytes + kTagBytes || backup.size() > kMaxBackupBytes) throw refusal;
+  if (backup.size() < kHeadBytes || backup.size() > kMaxBackupBytes) throw refusal;
   if (backup[kMagic.size()] != kVersion) {
     throw InputError("the backup is damaged, or of a newer version of this program");
   }
@@ -130,19 +107,17 @@ std::string decrypted(std::string_view backup, std::string_view passphrase) {
   if (log2_cost < 1 || log2_cost > kMaxLog2Cost) throw refusal;
   const QuietErrors quiet;
   const std::string_view head = backup.substr(0, kHeadBytes);
-  const std::string_view salt = backup.substr(kMagic.size() + 2, kSaltBytes);
-  std::string tag(backup.substr(backup.size() - kTagBytes));
-  const Secret key(key_of(passphrase, salt, log2_cost));
-  const OwnedCipherContext context = cipher_of(key.text(), head, /*encrypts=*/false);
-  const std::string_view body = backup.substr(kHeadBytes, backup.size() - kHeadBytes - kTagBytes);
-  std::string secret = turned(context.get(), body);
-  ATOLL_CHECK(EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_AEAD_SET_TAG, kTagBytes, tag.data()) ==
-              1);
-  if (!ends_well(context.get())) {
-    wipe(secret);
+  const std::string_view salt = head.substr(kMagic.size() + 2);
+  const WipedKey key(key_of(passphrase, salt, log2_cost));
+  try {
+    Bytes secret =
+        unsealed(as_byte_span(backup.substr(kHeadBytes)), key.get(), as_byte_span(head));
+    std::string text(as_text(secret));
+    OPENSSL_cleanse(secret.data(), secret.size());
+    return text;
+  } catch (const InputError&) {
     throw refusal;
   }
-  return secret;
 }
 
 }  // namespace atl::identity
