@@ -22,7 +22,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 6;
+constexpr uint16_t kProtocol = 7;
 
 /// The layers from `begin` to before `end`.
 struct Span {

@@ -63,7 +63,7 @@ class Conversation {
         template_(tokenizer::ChatTemplate::beside(tokenizer_place(arguments.model, loaded),
                                                   arguments.chat_template)),
         options_(sampling_options(arguments.sampling, loaded)),
-        cache_(loaded.model.config(), loaded.model.device()) {
+        cache_(loaded.model.kv_cache()) {
     options_.ends = end_ids(loaded, template_);
     reset();
   }

@@ -197,7 +197,10 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   const double program = kProgramBytes + (arguments.head ? each.head : 0);
   const auto kv = static_cast<double>(kv_bytes(arguments));
   // A page of keys and values is there for all of a server's layers.
-  const double page = 2.0 * sizeof(float) * model::KvPool::kPagePositions *
+  const double element =
+      weights::keeps_narrow_kv(config, source.tensors, source.type) ? sizeof(c10::BFloat16)
+                                                                    : sizeof(float);
+  const double page = 2.0 * element * model::KvPool::kPagePositions *
                       static_cast<double>(config.num_kv_heads * config.head_size());
   const auto fitting = static_cast<int64_t>(
       std::max(0.0, std::min((memory - kv - program) / each.layer, kv / page)));

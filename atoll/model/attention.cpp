@@ -7,12 +7,14 @@
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/tensor.h>
+#include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
+#include "atoll/base/check.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/operations.h"
@@ -110,12 +112,15 @@ KeysInMemory keys_in(const at::Tensor& heads_HSN) {
 /// Keys and values of a layer in a cache's pages.
 class PagesOfLayer {
  public:
-  PagesOfLayer(const HeadSizes& sizes, const KvCache& cache, int64_t layer) : sizes_(sizes) {
+  PagesOfLayer(const HeadSizes& sizes, const KvCache& cache, int64_t layer)
+      : sizes_(sizes),
+        format_(cache.type() == at::kBFloat16 ? PanelFormat::kBF16 : PanelFormat::kF32) {
+    const auto size = static_cast<int64_t>(c10::elementSize(cache.type()));
     for (const KvPage& page : cache.pages()) {
-      float* const of_layer =
-          page->mutable_data_ptr<float>() + (layer - cache.first_layer()) * page->stride(0);
+      auto* const begin = static_cast<std::byte*>(page->mutable_data_ptr());
+      std::byte* const of_layer = begin + (layer - cache.first_layer()) * page->stride(0) * size;
       key_pages_.push_back(of_layer);
-      value_pages_.push_back(of_layer + page->stride(1));
+      value_pages_.push_back(of_layer + page->stride(1) * size);
     }
   }
 
@@ -124,35 +129,48 @@ class PagesOfLayer {
             .head_stride = KvPool::kPagePositions * sizes_.head_size,
             .element_stride = KvPool::kPagePositions,
             .pages = key_pages_.data(),
-            .page_positions = KvPool::kPagePositions};
+            .page_positions = KvPool::kPagePositions,
+            .format = format_};
   }
   KeysInMemory values() const {
     return {.position_stride = sizes_.head_size,
             .head_stride = KvPool::kPagePositions * sizes_.head_size,
             .pages = value_pages_.data(),
-            .page_positions = KvPool::kPagePositions};
+            .page_positions = KvPool::kPagePositions,
+            .format = format_};
   }
 
   /// Heads of rows that are `stride` apart, from that position on.
   void write(int64_t begin, int64_t count, const float* k, const float* v, int64_t stride) {
+    if (format_ == PanelFormat::kBF16) {
+      write_as<c10::BFloat16>(begin, count, k, v, stride);
+    } else {
+      write_as<float>(begin, count, k, v, stride);
+    }
+  }
+
+ private:
+  template <typename Element>
+  void write_as(int64_t begin, int64_t count, const float* k, const float* v, int64_t stride) {
     constexpr int64_t kPositions = KvPool::kPagePositions;
     for (int64_t i = 0; i < count; ++i) {
       const auto page = static_cast<size_t>((begin + i) / kPositions);
       const int64_t place = (begin + i) % kPositions;
       for (int64_t head = 0; head < sizes_.num_kv_heads; ++head) {
         const int64_t offset = head * sizes_.head_size;
-        float* const keys = key_pages_[page] + offset * kPositions + place;
+        auto* const keys = static_cast<Element*>(key_pages_[page]) + offset * kPositions + place;
         const float* const from = k + i * stride + offset;
         for (int64_t n = 0; n < sizes_.head_size; ++n) keys[n * kPositions] = from[n];
         std::copy_n(v + i * stride + offset, sizes_.head_size,
-                    value_pages_[page] + offset * kPositions + place * sizes_.head_size);
+                    static_cast<Element*>(value_pages_[page]) + offset * kPositions +
+                        place * sizes_.head_size);
       }
     }
   }
 
- private:
   HeadSizes sizes_;
-  std::vector<float*> key_pages_, value_pages_;
+  PanelFormat format_;
+  std::vector<void*> key_pages_, value_pages_;
 };
 
 struct Heads {
@@ -215,10 +233,12 @@ std::pair<at::Tensor, at::Tensor> Rotary::factors(int64_t begin, int64_t count) 
   return table(begin, length, length);
 }
 
-Attention::Attention(const weights::ModelConfig& config, at::Device device, bool trains)
+Attention::Attention(const weights::ModelConfig& config, at::Device device, at::ScalarType kv_type,
+                     bool trains)
     : config_(config),
       rotary_(config, device),
       local_rotary_(local_rotary(config, device)),
+      kv_type_(kv_type),
       trains_(trains) {}
 
 at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H,
@@ -234,6 +254,9 @@ at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, const at::Tensor& si
   }
   const at::Tensor qkv = turned(qkv_BTF, layer, 0);
   const Heads heads = heads_of(shape, qkv);
+  if (kv_type_ != at::kFloat) {  // As they would come from a cache.
+    for (const at::Tensor& part : {heads.k_BTHN, heads.v_BTHN}) part.copy_(part.to(kv_type_));
+  }
   const at::Tensor out_BTHN = empty_out(shape, qkv);
   std::vector<AttendingRow> rows;
   add_rows(shape, qkv, heads.k_BTHN.transpose(1, 2), heads.v_BTHN.transpose(1, 2), out_BTHN, rows);
@@ -278,6 +301,7 @@ at::Tensor Attention::turned(const at::Tensor& qkv_BTF, int64_t layer, int64_t b
 
 at::Tensor Attention::with_caches(const at::Tensor& qkv_BTF, const at::Tensor& sinks_H,
                                   int64_t layer, std::span<const CachedRow> cached) const {
+  for (const CachedRow& row : cached) ATOLL_CHECK(row.cache->type() == kv_type_);
   if (qkv_BTF.is_cpu()) return with_pages(qkv_BTF.contiguous(), sinks_H, layer, cached);
   std::vector<at::Tensor> outputs;
   int64_t first = 0;

@@ -39,8 +39,10 @@ class Rotary {
 
 class Attention {
  public:
-  /// A model that `trains` reads texts without a cache as its gradients need it.
-  Attention(const weights::ModelConfig& config, at::Device device, bool trains);
+  /// A model that `trains` reads texts without a cache as its gradients need it. Caches are of
+  /// `kv_type`, and without one keys and values are rounded as if they were.
+  Attention(const weights::ModelConfig& config, at::Device device, at::ScalarType kv_type,
+            bool trains);
   /// Queries, keys and values (B, T, F) to (B, T, H N). May overwrite qkv_BTF: the caller gives it
   /// away. With caches without autograd; each row attends to its own alone. `sinks_H`: see
   /// composite.h.
@@ -60,6 +62,7 @@ class Attention {
   weights::ModelConfig config_;
   Rotary rotary_;
   std::optional<Rotary> local_rotary_;  // Of layers with a window, where it is another.
+  at::ScalarType kv_type_;
   bool trains_;
 };
 

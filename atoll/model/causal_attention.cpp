@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -41,6 +42,16 @@ ATOLL_CLONES void take_maxima(const Sight& sight, int64_t width, const float* sc
       const bool is_seen = at >= from[m] && at < to[m];
       const float score = is_seen ? row[m] : -INFINITY;
       maxima_M[m] = score > maxima_M[m] ? score : maxima_M[m];
+    }
+  }
+}
+
+/// Rows of bfloat16s, which lie `stride` apart, as floats that lie `width` apart.
+ATOLL_CLONES void widen(const uint16_t* from, int64_t stride, int64_t num_rows, int64_t count,
+                        float* to, int64_t width) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t i = 0; i < count; ++i) {
+      to[row * width + i] = std::bit_cast<float>(uint32_t{from[row * stride + i]} << 16);
     }
   }
 }
@@ -156,8 +167,9 @@ class Tile {
 
   /// Neighbouring keys as the kernel reads them: element by element, `stride` apart.
   struct Panel {
-    const float* data;
+    const void* data;
     int64_t stride;
+    PanelFormat format = PanelFormat::kF32;
   };
 
   void score() {
@@ -165,16 +177,18 @@ class Tile {
     Buffer packed(static_cast<size_t>(sizes_.head_size * kernel_.lanes));
     Buffer few(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
     const bool are_packed = row_.k.element_stride != 1;
+    const bool are_lanes = width_ % kernel_.lanes != 0;  // Else queries are.
     for (int64_t key = sight_.first_key; key < sight_.last_key;) {
       const int64_t end = are_packed ? row_.k.run_end(key, sight_.last_key) : sight_.last_key;
       const int64_t count = std::min(kernel_.lanes, end - key);
-      const Panel panel = are_packed ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride}
-                                     : pack(key, count, packed);
+      Panel panel = are_packed ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride, row_.k.format}
+                               : pack(key, count, packed);
       float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
-      if (width_ % kernel_.lanes == 0) {
-        score_by_queries(count, panel, scores);
-      } else {
+      if (are_lanes) {
         score_by_keys(count, panel, few, scores);
+      } else {
+        if (panel.format == PanelFormat::kBF16) panel = widened(panel, count, packed);
+        score_by_queries(count, panel, scores);
       }
       key += count;
     }
@@ -189,26 +203,34 @@ class Tile {
     return {packed.data(), kernel_.lanes};
   }
 
-  /// Queries are the lanes.
+  Panel widened(const Panel& keys, int64_t count, Buffer& packed) const {
+    widen(static_cast<const uint16_t*>(keys.data), keys.stride, sizes_.head_size, count,
+          packed.data(), kernel_.lanes);
+    return {packed.data(), kernel_.lanes};
+  }
+
+  /// Queries are the lanes; keys are floats.
   void score_by_queries(int64_t count, const Panel& keys, float* scores) const {
     // Equal parts: the last of them would be slow if it were small.
     const int64_t num_parts = (count + kernel_.max_rows - 1) / kernel_.max_rows;
     const int64_t part = (count + num_parts - 1) / num_parts;
     for (int64_t column = 0; column < width_; column += kernel_.lanes) {
       for (int64_t key = 0; key < count; key += part) {
-        kernel_.multiply(std::min(part, count - key), sizes_.head_size, keys.data + key,
-                         keys.stride, queries_NM_.data() + column, width_,
-                         scores + key * width_ + column, width_, false);
+        kernel_.multiply[0](std::min(part, count - key), sizes_.head_size,
+                            static_cast<const float*>(keys.data) + key, keys.stride,
+                            queries_NM_.data() + column, width_, scores + key * width_ + column,
+                            width_, false);
       }
     }
   }
 
-  /// Keys are: of few queries.
+  /// Keys are the lanes: of few queries.
   void score_by_keys(int64_t count, const Panel& keys, Buffer& few, float* scores) const {
+    const auto multiply = kernel_.multiply[static_cast<size_t>(keys.format)];
     for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
       const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
-      kernel_.multiply(columns, sizes_.head_size, queries_NM_.data() + column, width_, keys.data,
-                       keys.stride, few.data(), kernel_.lanes, false);
+      multiply(columns, sizes_.head_size, queries_NM_.data() + column, width_, keys.data,
+               keys.stride, few.data(), kernel_.lanes, false);
       for (int64_t key = 0; key < count; ++key) {
         for (int64_t i = 0; i < columns; ++i) {
           scores[key * width_ + column + i] = few[static_cast<size_t>(i * kernel_.lanes + key)];
@@ -223,7 +245,7 @@ class Tile {
     Buffer narrow;
     for (int64_t n = 0; n < sizes_.head_size; n += kernel_.lanes) {
       const int64_t size = std::min(kernel_.lanes, sizes_.head_size - n);
-      if (size < kernel_.lanes) gather_narrow(n, size, narrow);
+      if (size < kernel_.lanes && row_.v.pages == nullptr) gather_narrow(n, size, narrow);
       for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
         const int64_t columns = std::min(kernel_.max_rows, num_columns_ - column);
         weigh(column, columns, n, narrow, out);
@@ -238,23 +260,23 @@ class Tile {
   /// Elements from n on of some columns: one chain over all keys, however they lie. From `narrow`
   /// unless that is empty.
   void weigh(int64_t column, int64_t columns, int64_t n, const Buffer& narrow, Buffer& out) const {
+    const auto multiply = kernel_.multiply[static_cast<size_t>(row_.v.format)];
     for (int64_t key = sight_.first_key; key < sight_.last_key;) {
       const int64_t end = narrow.empty() ? row_.v.run_end(key, sight_.last_key) : sight_.last_key;
-      const float* const panel = narrow.empty() ? row_.v.at(key, kv_head_) + n : narrow.data();
+      const void* const panel = narrow.empty() ? row_.v.at(key, kv_head_, n) : narrow.data();
       const int64_t stride = narrow.empty() ? row_.v.position_stride : kernel_.lanes;
-      kernel_.multiply(columns, end - key,
-                       scores_SM_.data() + (key - sight_.first_key) * width_ + column, width_,
-                       panel, stride, out.data(), kernel_.lanes, key != sight_.first_key);
+      multiply(columns, end - key, scores_SM_.data() + (key - sight_.first_key) * width_ + column,
+               width_, panel, stride, out.data(), kernel_.lanes, key != sight_.first_key);
       key = end;
     }
   }
 
-  /// A head's last elements, where they are fewer than lanes.
+  /// A head's last elements, where they are fewer than lanes and there may be nothing behind them.
   void gather_narrow(int64_t n, int64_t size, Buffer& narrow) const {
     const int64_t num_keys = sight_.last_key - sight_.first_key;
     narrow.assign(static_cast<size_t>(num_keys * kernel_.lanes), 0.0F);
     for (int64_t key = 0; key < num_keys; ++key) {
-      std::copy_n(row_.v.at(sight_.first_key + key, kv_head_) + n, size,
+      std::copy_n(static_cast<const float*>(row_.v.at(sight_.first_key + key, kv_head_, n)), size,
                   &narrow[static_cast<size_t>(key * kernel_.lanes)]);
     }
   }

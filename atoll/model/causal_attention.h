@@ -32,23 +32,25 @@ constexpr int64_t kSumBlock = 32;
 /// data[s * position_stride + g * head_stride + n * element_stride]; or in pages of
 /// `page_positions` positions, each as this, one behind the other. Either positions or elements are
 /// neighbours: keys in pages have positions so, as products read them, all others elements. Behind
-/// the last page's positions some more floats can be read.
+/// the last page's positions some more elements can be read. Only in pages they may be bfloat16s.
 struct KeysInMemory {
   const float* data = nullptr;
   int64_t position_stride = 0;
   int64_t head_stride = 0;
   int64_t element_stride = 1;
-  const float* const* pages = nullptr;  // Instead of `data`.
+  const void* const* pages = nullptr;  // Instead of `data`.
   int64_t page_positions = 0;
+  PanelFormat format = PanelFormat::kF32;
 
-  /// Its first element.
-  const float* at(int64_t position, int64_t head) const {
-    const float* base = data;
+  /// Its element n.
+  const void* at(int64_t position, int64_t head, int64_t n = 0) const {
+    const void* base = data;
     if (pages != nullptr) {
       base = pages[position / page_positions];
       position %= page_positions;
     }
-    return base + position * position_stride + head * head_stride;
+    const int64_t element = position * position_stride + head * head_stride + n * element_stride;
+    return static_cast<const char*>(base) + element * (format == PanelFormat::kF32 ? 4 : 2);
   }
   /// Behind the last of the positions from this one on that lie `position_stride` apart.
   int64_t run_end(int64_t position, int64_t last) const {

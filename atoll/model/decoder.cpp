@@ -40,7 +40,7 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
       design_(weights::family_of(config).design),
       is_parallel_(weights::family_of(config).has("parallel_residual") && config.parallel_residual),
       trains_(parameters.trains()),
-      attention_(config, parameters.device(), trains_),
+      attention_(config, parameters.device(), parameters.kv_type(), trains_),
       embedding_(parameters.projection(weights::Role::kEmbedding).weight),
       positions_(parameters.projection(weights::Role::kPositions).weight),
       head_(config.tie_embeddings ? embedding_

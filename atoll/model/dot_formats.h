@@ -4,30 +4,17 @@
 
 #if ATOLL_LANES == 4
 #include "atoll/codec/float_bits.h"
-#else
-#include <immintrin.h>
 #endif
 
 namespace atl::model {
 namespace {
 
 using Integers = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
-using LooseHalves =
-    uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(1), may_alias));
 using Bytes = uint8_t __attribute__((vector_size(kLanes)));
 using SignedBytes = int8_t __attribute__((vector_size(kLanes)));
 using BytePairs = uint16_t __attribute__((vector_size(kLanes)));
 using LooseBytes = uint8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
-// GCC makes several instructions of what is one with 512 bits and, of bytes with a sign, with 256.
-__attribute__((always_inline)) inline Words widened_halves(const char* from) {
-#if ATOLL_LANES == 16
-  return reinterpret_cast<Words>(
-      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(from))));
-#else
-  return __builtin_convertvector(*reinterpret_cast<const LooseHalves*>(from), Words);
-#endif
-}
 __attribute__((always_inline)) inline Floats widened(Bytes bytes) {
 #if ATOLL_LANES == 16
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(reinterpret_cast<__m128i>(bytes)));

@@ -197,7 +197,7 @@ constexpr ProductKernel kKernel = {
     kWidth,
     kRows,
     pack,
-    multiply_up_to<kRows>,
+    {multiply_up_to<float, kRows>, multiply_up_to<uint16_t, kRows>},
     {dots<F32Format>, dots<Bf16Format>, dots<Q8Format>, dots<Q4Format>, dots<Q4OffsetFormat>,
      dots<Q4PartsFormat>, dots<Q5PartsFormat>, dots<Q6Format>}};
 

@@ -10,21 +10,24 @@
 #include <utility>
 
 #include "atoll/base/check.h"
+#include "atoll/model/product_kernel.h"
 
 namespace atl::model {
 namespace {
 
 constexpr int64_t kPositions = KvPool::kPagePositions;
+// Elements that products may read behind the last ones.
+constexpr int64_t kBehind = kMaxLanes;
 
 int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 1) / kPositions; }
 
 }  // namespace
 
-KvPool::KvPool(const weights::ModelConfig& config, at::Device device, LayerRange layers,
-               int64_t max_pages)
+KvPool::KvPool(const weights::ModelConfig& config, at::Device device, at::ScalarType type,
+               LayerRange layers, int64_t max_pages)
     : heads_HPN_{config.num_kv_heads, kPagePositions, config.head_size()},
       layers_(layers),
-      options_(at::TensorOptions().dtype(at::kFloat).device(device)),
+      options_(at::TensorOptions().dtype(type).device(device)),
       max_pages_(max_pages),
       shelf_(std::make_shared<Shelf>()) {}
 
@@ -32,7 +35,8 @@ KvPage KvPool::take() {
   if (num_left() <= 0) return nullptr;
   at::Tensor page;
   if (shelf_->spare.empty()) {
-    page = at::empty({layers_.size(), 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
+    const int64_t size = layers_.size() * 2 * heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2];
+    page = at::empty({size + kBehind}, options_).narrow(0, 0, size).view({layers_.size(), 2, -1});
   } else {
     page = std::move(shelf_->spare.back());
     shelf_->spare.pop_back();
@@ -50,7 +54,8 @@ KvPage KvPool::take() {
 
 int64_t KvPool::page_bytes() const {
   return std::accumulate(heads_HPN_.begin(), heads_HPN_.end(),
-                         layers_.size() * 2 * int64_t{sizeof(float)}, std::multiplies<>());
+                         layers_.size() * 2 * static_cast<int64_t>(options_.dtype().itemsize()),
+                         std::multiplies<>());
 }
 
 int64_t KvPool::num_left() const {

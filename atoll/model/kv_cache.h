@@ -16,7 +16,7 @@
 namespace atl::model {
 
 /// (L, 2, P * H * N): of each layer the keys, (H, N, P), as products read them; then the values,
-/// (H, P, N).
+/// (H, P, N). FP32 or BF16.
 using KvPage = std::shared_ptr<const at::Tensor>;
 
 /// Some of a model's layers: from `begin` to before `end`.
@@ -32,16 +32,17 @@ class KvPool {
  public:
   static constexpr int64_t kPagePositions = 32;
 
-  /// At most so many pages at once; 0: as many as there is memory for.
+  /// FP32, of a whole model; at most so many pages at once; 0: as many as there is memory for.
   KvPool(const weights::ModelConfig& config, at::Device device, int64_t max_pages = 0)
-      : KvPool(config, device, {0, config.num_layers}, max_pages) {}
+      : KvPool(config, device, at::kFloat, {0, config.num_layers}, max_pages) {}
   /// Of a model of which only these layers are here.
-  KvPool(const weights::ModelConfig& config, at::Device device, LayerRange layers,
-         int64_t max_pages);
+  KvPool(const weights::ModelConfig& config, at::Device device, at::ScalarType type,
+         LayerRange layers, int64_t max_pages);
 
   /// Nothing when all are taken. Not initialised.
   KvPage take();
   int64_t page_bytes() const;
+  at::ScalarType type() const { return options_.dtype().toScalarType(); }
   const std::vector<int64_t>& heads_shape() const { return heads_HPN_; }
   int64_t first_layer() const { return layers_.begin; }
   int64_t num_taken() const { return shelf_->num_taken; }
@@ -75,6 +76,7 @@ class KvCache {
   const std::vector<KvPage>& pages() const { return pages_; }
   /// The one that its pages begin with.
   int64_t first_layer() const { return pool_->first_layer(); }
+  at::ScalarType type() const { return pool_->type(); }
   /// How many pages prepare() would take.
   int64_t num_lacking(int64_t num_positions) const;
   /// Forgets what lies behind the first `length` positions.

@@ -33,6 +33,12 @@ class Model {
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   at::Device device() const { return parameters_.device(); }
+  /// Where keys and values of these layers are kept; at most so many pages, 0: see KvPool.
+  std::shared_ptr<KvPool> kv_pool(LayerRange layers, int64_t max_pages = 0) const {
+    return std::make_shared<KvPool>(config_, device(), parameters_.kv_type(), layers, max_pages);
+  }
+  /// For a text, of all layers that are here.
+  KvCache kv_cache() const { return KvCache(kv_pool(decoder_.layers())); }
 
   /// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 L)
   /// (GPT-2), norms 1 (stored as 0 where files have what is over 1), biases 0. A pure function of

@@ -10,6 +10,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/codec/float_bits.h"
+#include "atoll/weights/served_type.h"
 
 namespace atl::model {
 
@@ -59,6 +60,7 @@ Parameters::Parameters(const weights::ModelConfig& config,
                        std::shared_ptr<const weights::ModelFiles> files)
     : specs_(weights::parameter_specs(config)),
       parts_(by_use<decltype(parts_)>(specs_)),
+      kv_type_(weights::keeps_narrow_kv(config, files->tensors()) ? at::kBFloat16 : at::kFloat),
       files_(std::move(files)) {}
 
 at::Device Parameters::device() const {

@@ -64,6 +64,8 @@ class Parameters {
   /// or vector, and its biases as one; they do not exist where the model has none.
   Projection projection(weights::Role role, int64_t layer = -1, int64_t expert = -1) const;
   bool trains() const { return gradients_P_.defined(); }
+  /// In which keys and values are kept: FP32 or BF16 (weights::keeps_narrow_kv).
+  at::ScalarType kv_type() const { return kv_type_; }
   /// A sentence for each tensor with values that are not finite.
   std::vector<std::string> not_finite() const;
 
@@ -81,6 +83,7 @@ class Parameters {
   using Use = std::tuple<weights::Role, int64_t, int64_t, bool>;
   std::vector<weights::ParameterSpec> specs_;
   std::map<Use, std::vector<weights::ParameterSpec>> parts_;
+  at::ScalarType kv_type_ = at::kFloat;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
   std::shared_ptr<const weights::ModelFiles> files_;

@@ -13,6 +13,9 @@ constexpr int64_t kSumLanes = 16;
 /// Outputs whose sums are in registers at a time, at most.
 constexpr int64_t kMostTileOutputs = 8;
 
+/// What a panel holds.
+enum class PanelFormat { kF32, kBF16 };
+
 /// What dot products read where it lies: GGML's types of these names.
 enum class WeightFormat { kF32, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K };
 
@@ -26,6 +29,9 @@ struct DotTask {
 };
 
 struct ProductKernel {
+  using Multiply = void (*)(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
+                            const void* panel, int64_t panel_stride, float* out,
+                            int64_t out_stride, bool adds);
   using Dots = void (*)(const DotTask& task, const float* x, const void* const* weights,
                         float* out);
 
@@ -36,9 +42,7 @@ struct ProductKernel {
   /// out[row * out_stride + lane] = fma(x[k * x_stride + row], panel[k * panel_stride + lane], ...)
   /// for k < count in order, on top of what is there if it `adds`, else of 0. num_rows: 1 to
   /// max_rows.
-  void (*multiply)(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
-                   const float* panel, int64_t panel_stride, float* out, int64_t out_stride,
-                   bool adds);
+  Multiply multiply[2];  // By PanelFormat; strides are numbers of elements.
   /// out[row * out_stride + i] = dot product of row `row` of x and weights[i], whose values may lie
   /// at any address. It is kSumLanes chains of fused multiply-adds, chain l over the k that are l
   /// modulo kSumLanes (at the end: zeros), and then chain l + 8 is added to l, l + 4, l + 2, l + 1.

@@ -5,6 +5,10 @@
 // library is used here: the linker might take this copy of it for the whole program.
 #include "atoll/model/product_kernel.h"
 
+#if ATOLL_LANES != 4
+#include <immintrin.h>
+#endif
+
 namespace atl::model {
 namespace {
 
@@ -18,9 +22,24 @@ using LooseFloats =
     float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 using LooseWords =
     uint32_t __attribute__((vector_size(kLanes * sizeof(float)), aligned(1), may_alias));
+using LooseHalves =
+    uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(1), may_alias));
 
 __attribute__((always_inline)) inline Floats load(const float* from) {
   return *reinterpret_cast<const LooseFloats*>(from);
+}
+// GCC makes several instructions of what is one with 512 bits and, of bytes with a sign, with 256.
+__attribute__((always_inline)) inline Words widened_halves(const void* from) {
+#if ATOLL_LANES == 16
+  return reinterpret_cast<Words>(
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i_u*>(from))));
+#else
+  return __builtin_convertvector(*static_cast<const LooseHalves*>(from), Words);
+#endif
+}
+/// bfloat16s.
+__attribute__((always_inline)) inline Floats load(const uint16_t* from) {
+  return reinterpret_cast<Floats>(widened_halves(from) << 16);
 }
 __attribute__((always_inline)) inline void store(Floats value, float* to) {
   *reinterpret_cast<LooseFloats*>(to) = value;
@@ -39,8 +58,8 @@ __attribute__((always_inline)) inline Floats fused(Floats a, Floats b, Floats c)
 #endif
 }
 
-template <int kCount>
-void multiply_rows(int64_t count, const float* x, int64_t x_stride, const float* panel,
+template <typename Element, int kCount>
+void multiply_rows(int64_t count, const float* x, int64_t x_stride, const Element* panel,
                    int64_t panel_stride, float* out, int64_t out_stride, bool adds) {
   Floats low[kCount];
   Floats high[kCount];
@@ -68,15 +87,16 @@ void multiply_rows(int64_t count, const float* x, int64_t x_stride, const float*
   }
 }
 
-template <int kCount>
+template <typename Element, int kCount>
 void multiply_up_to(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
-                    const float* panel, int64_t panel_stride, float* out, int64_t out_stride,
+                    const void* panel, int64_t panel_stride, float* out, int64_t out_stride,
                     bool adds) {
   if (num_rows == kCount) {
-    multiply_rows<kCount>(count, x, x_stride, panel, panel_stride, out, out_stride, adds);
+    multiply_rows<Element, kCount>(count, x, x_stride, static_cast<const Element*>(panel),
+                                   panel_stride, out, out_stride, adds);
   } else if constexpr (kCount > 1) {
-    multiply_up_to<kCount - 1>(num_rows, count, x, x_stride, panel, panel_stride, out, out_stride,
-                               adds);
+    multiply_up_to<Element, kCount - 1>(num_rows, count, x, x_stride, panel, panel_stride, out,
+                                        out_stride, adds);
   }
 }
 

@@ -33,7 +33,7 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
   const at::NoGradGuard no_grad;
   const auto num_tokens = std::ssize(work.tokens);
   const auto cache_for = [&](model::LayerRange layers) {
-    return model::KvCache(std::make_shared<model::KvPool>(model.config(), at::kCPU, layers, 0));
+    return model::KvCache(model.kv_pool(layers));
   };
   model::KvCache none = cache_for({});
   const model::CachedRow embedded{&none, num_tokens};

@@ -21,8 +21,7 @@ ReadingSpeed measure_speed(const model::Model& model, const Clock& clock) {
   constexpr int64_t kMany = 64;
   const auto& layers = model.decoder().layers();
   const auto seconds_for = [&](int64_t num_tokens, int64_t repeats) {
-    const auto pool = std::make_shared<model::KvPool>(model.config(), model.device(), layers, 0);
-    model::KvCache cache(pool);
+    model::KvCache cache = model.kv_cache();
     const at::Tensor x_1TC =
         at::zeros({1, num_tokens, model.config().hidden_size}, model.device()).fill_(0.5);
     const Time begin = clock.now();

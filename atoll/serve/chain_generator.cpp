@@ -26,9 +26,13 @@ int64_t context_of(const model::Model& model) {
   return std::min(model.config().context(), model.config().steady_positions());
 }
 
-double kv_bytes_per_layer(const model::Model& model) {
-  const model::KvPool layer(model.config(), model.device(), {0, 1}, 1);
-  return static_cast<double>(layer.page_bytes()) / model::KvPool::kPagePositions;
+double kv_bytes_per_layer(const model::Model& model, const std::string& digest) {
+  // Of a type that was asked for it knows no tensors.
+  const double share = chain::type_of(digest).empty() ? 1 : 0.5;
+  const auto layer = model.kv_pool({0, 1});
+  const bool is_narrow = layer->type() == at::kBFloat16;
+  return static_cast<double>(layer->page_bytes()) / model::KvPool::kPagePositions *
+         (is_narrow ? 1 : share);
 }
 
 chain::ConductorOptions conductor_options(const model::Model& model, const ChainOptions& options,
@@ -65,9 +69,8 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       lines_(*transport_, options_.post.authority),
       post_(options_.post, *transport_),
       conductor_(conductor_options(model, options_, gateway_)),
-      no_layers_(
-          std::make_shared<model::KvPool>(model.config(), model.device(), model::LayerRange{}, 0)),
-      kv_bytes_per_layer_(kv_bytes_per_layer(model)),
+      no_layers_(model.kv_pool({})),
+      kv_bytes_per_layer_(kv_bytes_per_layer(model, options_.digest)),
       draft_(options_.draft == nullptr
                  ? nullptr
                  : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,

@@ -19,14 +19,12 @@ constexpr int64_t kPositions = model::KvPool::kPagePositions;
 
 std::shared_ptr<model::KvPool> pool_of(const model::Model& model, int64_t bytes) {
   const auto& layers = model.decoder().layers();
-  const model::KvPool unbounded(model.config(), model.device(), layers, 0);
-  const int64_t num_pages = bytes / unbounded.page_bytes();
-  if (num_pages > 0) {
-    return std::make_shared<model::KvPool>(model.config(), model.device(), layers, num_pages);
-  }
+  const int64_t page_bytes = model.kv_pool(layers)->page_bytes();
+  const int64_t num_pages = bytes / page_bytes;
+  if (num_pages > 0) return model.kv_pool(layers, num_pages);
   throw UsageError(
       fmt::format("{} bytes for keys and values hold nothing: a page of {} positions has {}", bytes,
-                  kPositions, unbounded.page_bytes()));
+                  kPositions, page_bytes));
 }
 
 std::vector<int64_t> plan_pass(std::span<const int64_t> num_unread, int64_t prompt_tokens,

@@ -115,7 +115,7 @@ std::vector<Generation> generate(const model::Model& model,
   caches.reserve(prompts.size());
   std::vector<Row> rows;
   for (const std::vector<int64_t>& prompt : prompts) {
-    caches.emplace_back(model.config(), model.device());
+    caches.push_back(model.kv_cache());
     rows.push_back({prompt, &caches.back()});
   }
   return generate(model, rows, options, on_token);

@@ -144,7 +144,7 @@ class Reader {
   void read_beginnings(std::vector<Reading>& readings) {
     Pass pass;
     for (Reading& reading : readings) {
-      reading.caches.emplace_back(model_.config(), model_.device());
+      reading.caches.push_back(model_.kv_cache());
       const std::span<const int64_t> ids = texts_.ids[reading.group().begin];
       pass.add(reading.is_alone() ? ids : ids.first(reading.group().num_shared),
                reading.caches.front());

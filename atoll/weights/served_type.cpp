@@ -83,6 +83,16 @@ std::string digest_as_served(const std::string& digest, const ModelConfig& confi
   return digest;
 }
 
+bool keeps_narrow_kv(const ModelConfig& config, std::span<const StoredTensor> tensors,
+                     ServedType type) {
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].role != Role::kQueryKeyValue || specs[i].is_bias()) continue;
+    if (as_served(tensors[i], specs[i], type).type != codec::GgmlType::kF32) return true;
+  }
+  return false;
+}
+
 std::shared_ptr<const ModelFiles> as_served(const ModelConfig& config,
                                             std::shared_ptr<const ModelFiles> files,
                                             ServedType type, int64_t begin, int64_t end,

@@ -35,6 +35,11 @@ StoredTensor as_served(const StoredTensor& tensor, const ParameterSpec& spec, Se
 std::string digest_as_served(const std::string& digest, const ModelConfig& config,
                              const std::vector<StoredTensor>& tensors, ServedType type);
 
+/// Whether keys and values are kept as bfloat16s: where the weights that make them are stored in
+/// less than FP32, whoever computes so.
+bool keeps_narrow_kv(const ModelConfig& config, std::span<const StoredTensor> tensors,
+                     ServedType type = ServedType::kAuto);
+
 /// The files with what as_served() says of the layers from `begin` to before `end`, converted
 /// matrix after matrix by as many threads: beside the result and the files, which are
 /// memory-mapped, it needs memory for a row of each thread's (a matrix where files have a row for
