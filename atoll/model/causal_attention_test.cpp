@@ -138,6 +138,78 @@ TEST(CausalAttentionTest, HasTheSameBitsHoweverItIsReadAndOnEveryProcessor) {
   at::set_num_threads(threads);
 }
 
+/// Keys and values of a text in pages, as caches have them.
+class Pages {
+ public:
+  static constexpr int64_t kPositions = 32;
+
+  explicit Pages(const Text& text) : sizes_(text.sizes) {
+    const int64_t num_pages = (text.length + kPositions - 1) / kPositions;
+    const int64_t page_size = kPositions * sizes_.num_kv_heads * sizes_.head_size;
+    // The last ones are read, and their values do not matter.
+    keys_.assign(static_cast<size_t>(num_pages * page_size + kMaxLanes), 0.0F);
+    values_ = keys_;
+    for (int64_t t = 0; t < text.length; ++t) {
+      for (int64_t head = 0; head < sizes_.num_kv_heads; ++head) {
+        for (int64_t n = 0; n < sizes_.head_size; ++n) {
+          const int64_t from = t * text.width() + head * sizes_.head_size + n;
+          const int64_t place = t / kPositions * page_size + head * kPositions * sizes_.head_size;
+          keys_[static_cast<size_t>(place + n * kPositions + t % kPositions)] = text.keys()[from];
+          values_[static_cast<size_t>(place + t % kPositions * sizes_.head_size + n)] =
+              text.values()[from];
+        }
+      }
+    }
+    for (int64_t page = 0; page < num_pages; ++page) {
+      key_pages_.push_back(&keys_[static_cast<size_t>(page * page_size)]);
+      value_pages_.push_back(&values_[static_cast<size_t>(page * page_size)]);
+    }
+  }
+
+  AttendingRow with(AttendingRow row) const {
+    const int64_t head = kPositions * sizes_.head_size;
+    row.k = {.position_stride = 1,
+             .head_stride = head,
+             .element_stride = kPositions,
+             .pages = key_pages_.data(),
+             .page_positions = kPositions};
+    row.v = {.position_stride = sizes_.head_size,
+             .head_stride = head,
+             .pages = value_pages_.data(),
+             .page_positions = kPositions};
+    return row;
+  }
+
+ private:
+  HeadSizes sizes_;
+  std::vector<float> keys_, values_;
+  std::vector<const float*> key_pages_, value_pages_;
+};
+
+TEST(CausalAttentionTest, HasTheSameBitsFromPages) {
+  constexpr int64_t kLength = 203;
+  for (const HeadSizes& sizes : varieties()) {
+    const Text text = some_text(sizes, kLength);
+    const Pages pages(text);
+    Values expected = text.empty();
+    const AttendingRow whole = text.row(0, kLength, expected.data());
+    attend(sizes, {&whole, 1}, *product_kernels().front());
+    for (const ProductKernel* kernel : product_kernels()) {
+      for (const int64_t step : {1, 5, 40, 203}) {
+        Values found = text.empty();
+        std::vector<AttendingRow> rows;
+        for (int64_t begin = 0; begin < kLength; begin += step) {
+          const int64_t end = std::min(kLength, begin + step);
+          rows.push_back(pages.with(text.row(begin, end, found.data())));
+        }
+        attend(sizes, rows, *kernel);
+        ASSERT_EQ(std::memcmp(found.data(), expected.data(), 4 * found.size()), 0)
+            << kernel->lanes << " lanes, " << step << " at a time, head size " << sizes.head_size;
+      }
+    }
+  }
+}
+
 TEST(CausalAttentionTest, LargeScoresAreNoTrouble) {
   const HeadSizes sizes{1, 1, 16, 0, 0.25F};
   Text text = some_text(sizes, 60);
