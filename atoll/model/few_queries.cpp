@@ -84,6 +84,10 @@ class FewQueries {
 
  private:
   int64_t head_of(int64_t column) const { return kv_head_ * group_ + column % group_; }
+  /// Of which a product takes as many as it can at a time.
+  int64_t columns_from(int64_t column) const {
+    return std::min(kernel_.max_rows, num_columns_ - column);
+  }
 
   void gather_queries() {
     for (int64_t column = 0; column < num_columns_; ++column) {
@@ -95,12 +99,14 @@ class FewQueries {
   }
 
   void score() {
-    const auto multiply_keys = kernel_.multiply[static_cast<size_t>(row_.k.format)];
+    const auto multiply = kernel_.multiply[static_cast<size_t>(row_.k.format)];
     for (int64_t key = first_key_; key < row_.num_keys;) {
       const int64_t end = std::min(row_.k.run_end(key, row_.num_keys), key + kernel_.lanes);
-      multiply_keys(num_columns_, sizes_.head_size, queries_NM_, num_columns_,
-                    row_.k.at(key, kv_head_), row_.k.element_stride,
-                    scores_MS_ + (key - first_key_), stride_, false);
+      for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
+        multiply(columns_from(column), sizes_.head_size, queries_NM_ + column, num_columns_,
+                 row_.k.at(key, kv_head_), row_.k.element_stride,
+                 scores_MS_ + column * stride_ + (key - first_key_), stride_, false);
+      }
       key = end;
     }
   }
@@ -128,15 +134,18 @@ class FewQueries {
   }
 
   void add_values() {
-    const auto multiply_values = kernel_.multiply[static_cast<size_t>(row_.v.format)];
+    const auto multiply = kernel_.multiply[static_cast<size_t>(row_.v.format)];
     for (int64_t n = 0; n < sizes_.head_size; n += kernel_.lanes) {
       const int64_t size = std::min(kernel_.lanes, sizes_.head_size - n);
       for (int64_t key = first_key_; key < row_.num_keys;) {
         const int64_t end = row_.v.run_end(key, row_.num_keys);
         // The last elements of a head may be fewer than lanes: what is behind them is no harm.
-        multiply_values(num_columns_, end - key, weights_SM_ + (key - first_key_) * num_columns_,
-                        num_columns_, row_.v.at(key, kv_head_, n), row_.v.position_stride, out_ML_,
-                        kernel_.lanes, key != first_key_);
+        for (int64_t column = 0; column < num_columns_; column += kernel_.max_rows) {
+          multiply(columns_from(column), end - key,
+                   weights_SM_ + (key - first_key_) * num_columns_ + column, num_columns_,
+                   row_.v.at(key, kv_head_, n), row_.v.position_stride,
+                   out_ML_ + column * kernel_.lanes, kernel_.lanes, key != first_key_);
+        }
         key = end;
       }
       for (int64_t column = 0; column < num_columns_; ++column) {
