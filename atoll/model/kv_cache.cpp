@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "atoll/base/check.h"
+#include "atoll/model/product_kernel.h"
 
 namespace atl::model {
 namespace {
 
 constexpr int64_t kPositions = KvPool::kPagePositions;
+constexpr int64_t kBehind = kMaxLanes;  // Elements that products read behind the last ones.
 
 int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 1) / kPositions; }
 
@@ -32,7 +34,8 @@ KvPage KvPool::take() {
   if (num_left() <= 0) return nullptr;
   at::Tensor page;
   if (shelf_->spare.empty()) {
-    page = at::empty({layers_.size(), 2, heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2]}, options_);
+    const int64_t size = layers_.size() * 2 * heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2];
+    page = at::empty({size + kBehind}, options_).narrow(0, 0, size).view({layers_.size(), 2, -1});
   } else {
     page = std::move(shelf_->spare.back());
     shelf_->spare.pop_back();
