@@ -78,11 +78,11 @@ Bytes sealed(std::span<const std::byte> plain, const Digest& key,
 
 Bytes unsealed(std::span<const std::byte> sealed_bytes, const Digest& key,
                std::span<const std::byte> about) {
-  if (sealed_bytes.size() < kNonceBytes + kTagBytes || sealed_bytes.size() > kMostBytes) {
-    throw InputError("sealed bytes are cut short");
-  }
+  constexpr size_t kSealBytes = kNonceBytes + kTagBytes;
+  if (sealed_bytes.size() < kSealBytes) throw InputError("sealed bytes are cut short");
+  if (sealed_bytes.size() > kMostBytes + kSealBytes) throw InputError("sealed bytes are too many");
   const auto nonce = sealed_bytes.first(kNonceBytes);
-  const auto body = sealed_bytes.subspan(kNonceBytes, sealed_bytes.size() - kNonceBytes - kTagBytes);
+  const auto body = sealed_bytes.subspan(kNonceBytes, sealed_bytes.size() - kSealBytes);
   Bytes tag(sealed_bytes.end() - kTagBytes, sealed_bytes.end());
   const OwnedContext context = begun(key, nonce, about, /*seals=*/false);
   Bytes plain(body.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
+#include <limits>
 
 #include "atoll/base/check.h"
 #include "atoll/codec/float_bits.h"
@@ -34,8 +35,19 @@ void write_bf16(const float* value, std::byte* to) { store(float_to_bfloat(*valu
 /// 0.
 float inverse_of(float scale) { return scale == 0 ? 0 : 1.0F / scale; }
 
+/// Whether some value is not finite: then the block has a scale that is no number, and all of its
+/// values are spoilt, as they are in a product.
+bool spoil_not_finite(const float* values, std::byte* block, size_t num_bytes) {
+  if (std::all_of(values, values + kValues, is_finite)) return false;
+  std::fill_n(block, num_bytes, std::byte{0});
+  const float no_number = std::numeric_limits<float>::quiet_NaN();
+  write_f16(&no_number, block);
+  return true;
+}
+
 /// The scale, and each value over it.
 void write_q8_0(const float* values, std::byte* block) {
+  if (spoil_not_finite(values, block, 2 + kValues)) return;
   float largest = 0;
   for (size_t i = 0; i < kValues; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127.0F;
@@ -51,6 +63,7 @@ void write_q8_0(const float* values, std::byte* block) {
 
 /// The scale makes -8 of the value that is furthest from 0.
 void write_q4_0(const float* values, std::byte* block) {
+  if (spoil_not_finite(values, block, 2 + kValues / 2)) return;
   const float* const furthest = std::max_element(
       values, values + kValues, [](float a, float b) { return std::abs(a) < std::abs(b); });
   const float scale = *furthest / -8.0F;

@@ -37,7 +37,7 @@ std::string random_bytes(size_t size) {
 }
 
 /// Throws InputError where there is not enough memory.
-Digest key_of(std::string_view passphrase, std::string_view salt, int log2_cost) {
+void derive(std::string_view passphrase, std::string_view salt, int log2_cost, Digest& key) {
   uint64_t cost = uint64_t{1} << log2_cost;
   uint32_t block = kBlock;
   uint32_t lanes = 1;
@@ -56,25 +56,26 @@ Digest key_of(std::string_view passphrase, std::string_view salt, int log2_cost)
   const OwnedKdf kdf(EVP_KDF_fetch(nullptr, "SCRYPT", nullptr));
   ATOLL_CHECK(kdf != nullptr);
   const OwnedKdfContext context(EVP_KDF_CTX_new(kdf.get()));
-  Digest key;
   if (context == nullptr ||
       EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(key.data()), key.size(),
                      parameters.data()) != 1) {
     throw InputError("no key can be derived from the passphrase: too little memory?");
   }
-  return key;
 }
 
+/// Of a passphrase; not left in memory that others get next.
 class WipedKey {
  public:
-  explicit WipedKey(const Digest& key) : key_(key) {}
+  WipedKey(std::string_view passphrase, std::string_view salt, int log2_cost) {
+    derive(passphrase, salt, log2_cost, key_);
+  }
   ~WipedKey() { OPENSSL_cleanse(key_.data(), key_.size()); }
   WipedKey(const WipedKey&) = delete;
   WipedKey& operator=(const WipedKey&) = delete;
   const Digest& get() const { return key_; }
 
  private:
-  Digest key_;
+  Digest key_{};
 };
 
 }  // namespace
@@ -91,7 +92,7 @@ std::string encrypted(std::string_view secret, std::string_view passphrase) {
   backup += kVersion;
   backup += static_cast<char>(kLog2Cost);
   backup += salt;
-  const WipedKey key(key_of(passphrase, salt, kLog2Cost));
+  const WipedKey key(passphrase, salt, kLog2Cost);
   backup += as_text(sealed(as_byte_span(secret), key.get(), as_byte_span(backup)));
   return backup;
 }
@@ -108,7 +109,7 @@ std::string decrypted(std::string_view backup, std::string_view passphrase) {
   const QuietErrors quiet;
   const std::string_view head = backup.substr(0, kHeadBytes);
   const std::string_view salt = head.substr(kMagic.size() + 2);
-  const WipedKey key(key_of(passphrase, salt, log2_cost));
+  const WipedKey key(passphrase, salt, log2_cost);
   try {
     Bytes secret =
         unsealed(as_byte_span(backup.substr(kHeadBytes)), key.get(), as_byte_span(head));

@@ -20,6 +20,14 @@ constexpr size_t kMaxModelName = 256;
 constexpr int32_t kMaxLayers = 1 << 16;
 constexpr uint32_t kMaxChannels = 1 << 20;
 constexpr uint32_t kMaxTokens = 1 << 20;
+constexpr int64_t kMaxPosition = int64_t{1} << 40;
+
+bool is_possible(const BlobHead& head) {
+  return head.model.size() <= kMaxModelName && head.first_layer >= 0 &&
+         head.end_layer > head.first_layer && head.end_layer <= kMaxLayers &&
+         head.num_channels > 0 && head.num_channels <= kMaxChannels && head.begin >= 0 &&
+         head.begin <= kMaxPosition && head.num_tokens > 0 && head.num_tokens <= kMaxTokens;
+}
 
 struct Opened {
   BlobHead head;
@@ -52,11 +60,7 @@ Opened open(std::span<const std::byte> blob) {
   head.begin = in.get<int64_t>();
   head.num_tokens = in.get<uint32_t>();
   const auto tables = in.get<uint64_t>();
-  const bool is_possible = head.first_layer >= 0 && head.end_layer > head.first_layer &&
-                           head.end_layer <= kMaxLayers && head.num_channels > 0 &&
-                           head.num_channels <= kMaxChannels && head.begin >= 0 &&
-                           head.num_tokens > 0 && head.num_tokens <= kMaxTokens;
-  if (!is_possible) throw InputError("it is of impossible layers, channels or tokens");
+  if (!is_possible(head)) throw InputError("it is of impossible layers, channels or tokens");
   return {std::move(head), tables, in};
 }
 
@@ -78,10 +82,10 @@ auto named(const F& read) {
 
 }  // namespace
 
-ModelTables::ModelTables(std::vector<ValueTable> tables_PC) : tables_PC_(std::move(tables_PC)) {
-  Bytes bytes;
-  for (ValueTable table : tables_PC_) table.write(bytes);
-  id_ = xxh3(bytes.data(), bytes.size());
+ModelTables::ModelTables(std::span<const std::byte> bytes)
+    : id_(bytes.empty() ? 0 : xxh3(bytes.data(), bytes.size())) {
+  ByteReader in(bytes);
+  while (in.remaining() > 0) tables_PC_.push_back(ValueTable::read(in));
 }
 
 std::span<const ValueTable> ModelTables::of(const BlobHead& head) const {
@@ -94,7 +98,7 @@ std::span<const ValueTable> ModelTables::of(const BlobHead& head) const {
 
 Bytes encode_blob(const BlobHead& head, std::span<const uint16_t> kv_PCT,
                   const ModelTables& tables) {
-  ATOLL_CHECK(head.num_values() > 0 && kv_PCT.size() == head.num_values());
+  ATOLL_CHECK(is_possible(head) && kv_PCT.size() == head.num_values());
   ByteWriter writer;
   writer.put(kMagic).put(kVersion).put(head.level).put(uint8_t{0}).put_string(head.model);
   writer.put(head.first_layer).put(head.end_layer).put(head.num_channels);
@@ -122,6 +126,8 @@ std::vector<uint16_t> decode_blob(std::span<const std::byte> blob, const BlobHea
     if (opened.tables != 0 && opened.tables != tables.id()) {
       throw InputError("it was made with tables of the model that are not these");
     }
+    // Each value has a byte at least: there is no memory for what is not there.
+    if (opened.body.remaining() < expected.num_values()) throw InputError("it is too short");
     std::vector<uint16_t> kv_PCT(expected.num_values());
     decode_exact(opened.body, expected.num_planes(), expected.num_channels,
                  opened.tables == 0 ? std::span<const ValueTable>() : tables.of(expected), kv_PCT);

@@ -39,7 +39,8 @@ struct BlobHead {
 class ModelTables {
  public:
   ModelTables() = default;
-  explicit ModelTables(std::vector<ValueTable> tables_PC);
+  /// As ValueTable::write() has them, one behind the other. Throws InputError where they are none.
+  explicit ModelTables(std::span<const std::byte> bytes);
   std::span<const ValueTable> of(const BlobHead& head) const;
   /// A hash; 0 of the empty ones.
   uint64_t id() const { return id_; }

@@ -36,12 +36,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Behind the right head, and with some bytes of a whole blob changed.
   const std::vector<uint16_t> values(kHead.num_values(), 0x3F80);
   const atl::Bytes whole = atl::kv::encode_blob(kHead, values);
-  atl::Bytes blob(whole.begin(), whole.begin() + 41);
+  constexpr size_t kHeadBytes = 45;  // With a model's name of one letter.
+  atl::Bytes blob(whole.begin(), whole.begin() + kHeadBytes);
   blob.insert(blob.end(), bytes.begin(), bytes.end());
   check(blob);
   blob.assign(whole.begin(), whole.end() - sizeof(uint64_t));
   for (size_t i = 0; i + 1 < size; i += 2) {
-    blob[(41 + data[i]) % blob.size()] ^= std::byte{data[i + 1]};
+    blob[(kHeadBytes + data[i]) % blob.size()] ^= std::byte{data[i + 1]};
   }
   check(blob);
   return 0;

@@ -26,11 +26,20 @@ std::optional<Digest> digest_named(const fs::path& path) {
   }
 }
 
+/// Its owner's alone: what tenants asked is nobody else's.
+void make_folder(const fs::path& folder) {
+  std::error_code none;
+  if (!fs::create_directories(folder, none)) return;
+  fs::permissions(folder, fs::perms::owner_all, none);
+}
+
+Descriptor opened(const fs::path& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0600));
+}
+
 Descriptor locked(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  const fs::path path = folder / kLock;
-  Descriptor lock(path, O_RDWR | O_CREAT);
+  make_folder(folder);
+  Descriptor lock = opened(folder / kLock, O_RDWR | O_CREAT);
   if (lock.get() < 0) {
     throw UsageError(fmt::format("cannot keep keys and values in '{}': {}", folder.string(),
                                  std::strerror(errno)));
@@ -43,14 +52,22 @@ Descriptor locked(const fs::path& folder) {
   return lock;
 }
 
+/// What an entry takes beside its bytes: many small ones are no way around the bound.
+constexpr int64_t kEntryBytes = 256;
+constexpr int64_t kDiskBlock = 4096;
+
+int64_t bytes_on_disk(int64_t size) {
+  return (size + kDiskBlock - 1) / kDiskBlock * kDiskBlock + kEntryBytes;
+}
+
 }  // namespace
 
-std::vector<BlobName> BlobOrder::add(const BlobName& name, int64_t bytes) {
-  remove(name);
-  if (bytes > max_bytes_) return {name};
-  entries_.push_back({name, bytes});
-  places_[name] = std::prev(entries_.end());
-  bytes_ += bytes;
+std::vector<BlobName> BlobOrder::add(Entry entry) {
+  remove(entry.name);
+  if (entry.bytes > max_bytes_) return {entry.name};
+  bytes_ += entry.bytes;
+  entries_.push_back(std::move(entry));
+  places_[entries_.back().name] = std::prev(entries_.end());
   std::vector<BlobName> gone;
   while (bytes_ > max_bytes_) {
     gone.push_back(entries_.front().name);
@@ -59,11 +76,11 @@ std::vector<BlobName> BlobOrder::add(const BlobName& name, int64_t bytes) {
   return gone;
 }
 
-bool BlobOrder::use(const BlobName& name) {
+const BlobOrder::Entry* BlobOrder::use(const BlobName& name) {
   const auto place = places_.find(name);
-  if (place == places_.end()) return false;
+  if (place == places_.end()) return nullptr;
   entries_.splice(entries_.end(), entries_, place->second);
-  return true;
+  return &entries_.back();
 }
 
 void BlobOrder::remove(const BlobName& name) {
@@ -74,13 +91,13 @@ void BlobOrder::remove(const BlobName& name) {
   places_.erase(place);
 }
 
-std::vector<BlobName> BlobOrder::of(const Digest& group) const {
-  std::vector<BlobName> found;
-  for (auto place = places_.lower_bound({.group = group, .id = {}});
-       place != places_.end() && place->first.group == group; ++place) {
-    found.push_back(place->first);
+void BlobOrder::remove(const Digest& group) {
+  auto place = places_.lower_bound({.group = group, .id = {}});
+  while (place != places_.end() && place->first.group == group) {
+    const BlobName name = place->first;
+    ++place;
+    remove(name);
   }
-  return found;
 }
 
 BlobStore::BlobStore(BlobStoreOptions options, std::function<void(const std::string&)> tell)
@@ -120,46 +137,71 @@ void BlobStore::read_folder() {
   }
   std::ranges::sort(all, {}, &Found::used);
   const MutexLock lock(mutex_);
-  for (const Found& found : all) unlink(on_disk_.add(found.name, found.bytes));
+  for (const Found& found : all) {
+    unlink(on_disk_.add({.name = found.name, .bytes = bytes_on_disk(found.bytes)}));
+  }
 }
 
+/// With folders of groups that have nothing left.
 void BlobStore::unlink(const std::vector<BlobName>& names) const {
   if (options_.folder.empty()) return;
   std::error_code none;
-  for (const BlobName& name : names) fs::remove(path_of(name), none);
+  for (const BlobName& name : names) {
+    const fs::path path = path_of(name);
+    fs::remove(path, none);
+    ::rmdir(path.parent_path().c_str());
+  }
 }
 
-void BlobStore::keep(const BlobName& name, Blob blob) {
-  const MutexLock lock(mutex_);
-  const auto bytes = static_cast<int64_t>(blob->size());
-  blobs_[name] = std::move(blob);
-  for (const BlobName& gone : in_memory_.add(name, bytes)) blobs_.erase(gone);
+void BlobStore::keep(const BlobName& name, uint64_t version, SharedBlob blob) {
+  const auto bytes = static_cast<int64_t>(blob->size()) + kEntryBytes;
+  in_memory_.add({.name = name, .bytes = bytes, .version = version, .blob = std::move(blob)});
 }
 
-void BlobStore::put(const BlobName& name, Blob blob) {
-  if (!options_.folder.empty()) write(name, *blob);
-  keep(name, std::move(blob));
+bool BlobStore::is_purged(const BlobName& name, uint64_t version) const {
+  const auto purged = purged_.find(name.group);
+  return purged != purged_.end() && version <= purged->second;
+}
+
+void BlobStore::put(const BlobName& name, SharedBlob blob) {
+  uint64_t version = 0;
+  {
+    const MutexLock lock(mutex_);
+    version = ++last_version_;
+    keep(name, version, blob);
+  }
+  if (!options_.folder.empty()) write(name, version, *blob);
+}
+
+Descriptor BlobStore::part_of(const fs::path& part) {
+  make_folder(part.parent_path());
+  Descriptor file = opened(part, O_WRONLY | O_CREAT | O_TRUNC);
+  if (file.get() < 0) fail_at("write", part);
+  return file;
 }
 
 /// A reader sees all of the file or none.
-void BlobStore::write(const BlobName& name, const Bytes& blob) {
+void BlobStore::write(const BlobName& name, uint64_t version, const Bytes& blob) {
   const fs::path path = path_of(name);
   fs::path part = path;
-  {
-    const MutexLock lock(mutex_);
-    part += fmt::format("-{}{}", ++num_written_, kPart);
-  }
-  std::error_code none;
+  part += fmt::format("-{}{}", version, kPart);
   try {
-    fs::create_directories(path.parent_path(), none);
-    const Descriptor file(part, O_WRONLY | O_CREAT | O_TRUNC);
-    if (file.get() < 0) fail_at("write", part);
+    const Descriptor file = [&] {
+      const MutexLock lock(mutex_);
+      return part_of(part);
+    }();
     write_all(file, blob, part);
     const MutexLock lock(mutex_);
+    const BlobOrder::Entry* const other = on_disk_.use(name);
+    if (is_purged(name, version) || (other != nullptr && other->version > version)) {
+      ::unlink(part.c_str());
+      return;
+    }
     if (::rename(part.c_str(), path.c_str()) != 0) fail_at("write", path);
-    unlink(on_disk_.add(name, static_cast<int64_t>(blob.size())));
+    const int64_t bytes = bytes_on_disk(static_cast<int64_t>(blob.size()));
+    unlink(on_disk_.add({.name = name, .bytes = bytes, .version = version}));
   } catch (const InputError& error) {
-    fs::remove(part, none);
+    ::unlink(part.c_str());
     const bool is_first = [&] {
       const MutexLock lock(mutex_);
       return !std::exchange(is_told_, true);
@@ -168,30 +210,36 @@ void BlobStore::write(const BlobName& name, const Bytes& blob) {
   }
 }
 
-BlobStore::Blob BlobStore::get(const BlobName& name) {
+SharedBlob BlobStore::get(const BlobName& name) {
+  const fs::path path = path_of(name);
+  uint64_t version = 0;
   {
     const MutexLock lock(mutex_);
-    const bool is_on_disk = on_disk_.use(name);
-    if (in_memory_.use(name)) return blobs_.at(name);
-    if (!is_on_disk) return nullptr;
+    const BlobOrder::Entry* const on_disk = on_disk_.use(name);
+    // Used now, for who comes after a restart.
+    if (on_disk != nullptr) ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+    if (const auto* const in_memory = in_memory_.use(name)) return in_memory->blob;
+    if (on_disk == nullptr) return nullptr;
+    version = on_disk->version;
   }
-  return read(name);
-}
-
-BlobStore::Blob BlobStore::read(const BlobName& name) {
-  const fs::path path = path_of(name);
+  SharedBlob blob;
   try {
     const std::string contents = read_file(path);
     const auto bytes = as_byte_span(contents);
-    auto blob = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
-    ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // Used now, for who comes after a restart.
-    keep(name, blob);
-    return blob;
-  } catch (const InputError&) {  // Somebody has removed it.
-    const MutexLock lock(mutex_);
-    on_disk_.remove(name);
-    return nullptr;
+    blob = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+  } catch (const InputError&) {
+    blob = nullptr;  // It was removed under way; or nobody can read it, and it is of no use.
   }
+  const MutexLock lock(mutex_);
+  const BlobOrder::Entry* const still = on_disk_.use(name);
+  if (still == nullptr || still->version != version) return nullptr;  // It is another one by now.
+  if (blob == nullptr) {
+    on_disk_.remove(name);
+    unlink({name});
+  } else {
+    keep(name, version, blob);
+  }
+  return blob;
 }
 
 bool BlobStore::has(const BlobName& name) const {
@@ -201,7 +249,6 @@ bool BlobStore::has(const BlobName& name) const {
 
 void BlobStore::remove(const BlobName& name) {
   const MutexLock lock(mutex_);
-  blobs_.erase(name);
   in_memory_.remove(name);
   on_disk_.remove(name);
   unlink({name});
@@ -209,15 +256,11 @@ void BlobStore::remove(const BlobName& name) {
 
 void BlobStore::purge(const Digest& group) {
   const MutexLock lock(mutex_);
-  for (const BlobName& name : in_memory_.of(group)) {
-    blobs_.erase(name);
-    in_memory_.remove(name);
-  }
-  const std::vector<BlobName> files = on_disk_.of(group);
-  for (const BlobName& name : files) on_disk_.remove(name);
-  unlink(files);
+  purged_[group] = last_version_;
+  in_memory_.remove(group);
+  on_disk_.remove(group);
   std::error_code none;
-  if (!files.empty()) fs::remove(path_of(files.front()).parent_path(), none);
+  if (!options_.folder.empty()) fs::remove_all(options_.folder / hex(group), none);
 }
 
 int64_t BlobStore::memory_bytes() const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 
@@ -20,9 +21,13 @@ BlobName name_of(int number, int group = 0) {
   return name;
 }
 
-BlobStore::Blob blob_of(int number, size_t size = 100) {
+SharedBlob blob_of(int number, size_t size = 100) {
   return std::make_shared<const Bytes>(size, std::byte(number));
 }
+
+// What a blob of 100 bytes takes.
+constexpr int64_t kInMemory = 100 + 256;
+constexpr int64_t kOnDisk = 4096 + 256;
 
 class BlobStoreTest : public ::testing::Test {
  protected:
@@ -42,37 +47,39 @@ class BlobStoreTest : public ::testing::Test {
 };
 
 TEST_F(BlobStoreTest, WhatWasNotUsedForLongestGoesFirst) {
-  BlobStore store({.memory_bytes = 300, .folder = {}, .disk_bytes = 0}, teller());
+  BlobStore store({.memory_bytes = 3 * kInMemory, .folder = {}, .disk_bytes = 0}, teller());
   for (const int number : {1, 2, 3}) store.put(name_of(number), blob_of(number));
   EXPECT_NE(store.get(name_of(1)), nullptr);
   store.put(name_of(4), blob_of(4));
   EXPECT_FALSE(store.has(name_of(2)));
   EXPECT_EQ(store.get(name_of(2)), nullptr);
   for (const int number : {1, 3, 4}) EXPECT_EQ(*store.get(name_of(number)), *blob_of(number));
-  store.put(name_of(5), blob_of(5, 301));  // There is no room for it: all others stay.
+  store.put(name_of(5), blob_of(5, 3 * kInMemory));  // There is no room for it: all others stay.
   EXPECT_FALSE(store.has(name_of(5)));
-  EXPECT_EQ(store.memory_bytes(), 300);
-  store.put(name_of(6), blob_of(6, 250));
-  store.put(name_of(6), blob_of(7, 200));  // In the place of the one before.
-  EXPECT_EQ(store.memory_bytes(), 200);
-  EXPECT_EQ(*store.get(name_of(6)), *blob_of(7, 200));
+  EXPECT_EQ(store.memory_bytes(), 3 * kInMemory);
+  store.put(name_of(6), blob_of(6, 600));
+  store.put(name_of(6), blob_of(7, 500));  // In the place of the one before.
+  EXPECT_EQ(store.memory_bytes(), 756);
+  EXPECT_EQ(*store.get(name_of(6)), *blob_of(7, 500));
+  for (int number = 7; number < 50; ++number) store.put(name_of(number), blob_of(number, 0));
+  EXPECT_LE(store.memory_bytes(), 3 * kInMemory);  // Empty ones are not for nothing.
+  EXPECT_FALSE(store.has(name_of(7)));
 }
 
 TEST_F(BlobStoreTest, WhatIsOnDiskIsThereAgainInTheSameOrder) {
   {
-    BlobStore store(options(100, 300), teller());
+    BlobStore store(options(3 * kInMemory, 3 * kOnDisk), teller());
     for (const int number : {1, 2, 3}) {
       store.put(name_of(number), blob_of(number));
       std::this_thread::sleep_for(std::chrono::milliseconds(5));  // Files' times tell them apart.
     }
-    EXPECT_EQ(store.memory_bytes(), 100);
-    EXPECT_EQ(*store.get(name_of(1)), *blob_of(1));
-    EXPECT_EQ(store.disk_bytes(), 300);
+    EXPECT_EQ(*store.get(name_of(1)), *blob_of(1));  // From memory, and it counts on disk.
+    EXPECT_EQ(store.disk_bytes(), 3 * kOnDisk);
   }
   std::ofstream(folder_.path() / "kv" / "mine") << "not a blob";
   std::ofstream(file_of(name_of(2)) += "-7.part") << "cut off";
-  BlobStore store(options(100, 300), teller());
-  EXPECT_EQ(store.disk_bytes(), 300);
+  BlobStore store(options(kInMemory, 3 * kOnDisk), teller());
+  EXPECT_EQ(store.disk_bytes(), 3 * kOnDisk);
   store.put(name_of(4), blob_of(4));
   EXPECT_FALSE(store.has(name_of(2)));
   EXPECT_FALSE(fs::exists(file_of(name_of(2))));
@@ -83,8 +90,8 @@ TEST_F(BlobStoreTest, WhatIsOnDiskIsThereAgainInTheSameOrder) {
 }
 
 TEST_F(BlobStoreTest, AGroupIsPurgedAlone) {
-  for (const int64_t disk_bytes : {0, 1000}) {
-    BlobStoreOptions how = options(1000, disk_bytes);
+  for (const int64_t disk_bytes : {int64_t{0}, 9 * kOnDisk}) {
+    BlobStoreOptions how = options(9 * kInMemory, disk_bytes);
     if (disk_bytes == 0) how.folder.clear();
     BlobStore store(how, teller());
     for (const int number : {1, 2}) {
@@ -95,16 +102,16 @@ TEST_F(BlobStoreTest, AGroupIsPurgedAlone) {
     for (const int number : {1, 2}) {
       EXPECT_EQ(store.get(name_of(number, 1)), nullptr);
       EXPECT_NE(store.get(name_of(number, 2)), nullptr);
-      EXPECT_FALSE(fs::exists(file_of(name_of(number, 1))));
+      EXPECT_FALSE(fs::exists(file_of(name_of(number, 1)).parent_path()));
     }
-    EXPECT_EQ(store.memory_bytes(), 200);
+    EXPECT_EQ(store.memory_bytes(), 2 * kInMemory);
     store.remove(name_of(1, 2));
     EXPECT_FALSE(store.has(name_of(1, 2)));
   }
 }
 
 TEST_F(BlobStoreTest, WhereItCannotWriteItGoesOnAndSaysSoOnce) {
-  BlobStore store(options(1000, 1000), teller());
+  BlobStore store(options(9 * kInMemory, 9 * kOnDisk), teller());
   std::ofstream(folder_.path() / "kv" / hex(name_of(1).group)) << "a file where its folder goes";
   for (const int number : {1, 2}) store.put(name_of(number), blob_of(number));
   EXPECT_EQ(*store.get(name_of(2)), *blob_of(2));
@@ -114,7 +121,7 @@ TEST_F(BlobStoreTest, WhereItCannotWriteItGoesOnAndSaysSoOnce) {
 }
 
 TEST_F(BlobStoreTest, AFileThatIsGoneIsNoBlob) {
-  BlobStore store(options(0, 1000), teller());
+  BlobStore store(options(0, kOnDisk), teller());
   store.put(name_of(1), blob_of(1));
   fs::remove(file_of(name_of(1)));
   EXPECT_EQ(store.get(name_of(1)), nullptr);
@@ -122,17 +129,65 @@ TEST_F(BlobStoreTest, AFileThatIsGoneIsNoBlob) {
   EXPECT_EQ(store.disk_bytes(), 0);
 }
 
+TEST_F(BlobStoreTest, AFileThatCannotBeReadIsGone) {
+  BlobStore store(options(0, kOnDisk), teller());
+  store.put(name_of(1), blob_of(1));
+  fs::remove(file_of(name_of(1)));
+  fs::create_directory(file_of(name_of(1)));
+  EXPECT_EQ(store.get(name_of(1)), nullptr);
+  EXPECT_FALSE(store.has(name_of(1)));
+  EXPECT_FALSE(fs::exists(file_of(name_of(1))));
+}
+
+TEST_F(BlobStoreTest, FoldersOfGroupsWithoutBlobsAreGone) {
+  BlobStore store(options(0, kOnDisk), teller());
+  for (int group = 0; group < 20; ++group) store.put(name_of(1, group), blob_of(1));
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "kv"))
+    count += entry.is_directory();
+  EXPECT_EQ(count, 1);
+}
+
+TEST_F(BlobStoreTest, FilesAreTheirOwnersAlone) {
+  BlobStore store(options(0, kOnDisk), teller());
+  store.put(name_of(1), blob_of(1));
+  const fs::path file = file_of(name_of(1));
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(fs::status(file.parent_path()).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(BlobStoreTest, WhatIsPurgedStaysAwayWhateverIsUnderWay) {
+  BlobStore store(options(4 * kInMemory, 90 * kOnDisk), teller());
+  std::atomic<bool> stops = false;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&store, &stops, thread] {
+      for (int i = 0; !stops; ++i) {
+        store.get(name_of(i % 20));
+        if (thread == 0) store.put(name_of(i % 20), blob_of(i % 20));
+      }
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  stops = true;
+  threads.front().join();  // Nothing is put any more, and some is being read.
+  store.purge(name_of(0).group);
+  for (size_t i = 1; i < threads.size(); ++i) threads[i].join();
+  for (int number = 0; number < 20; ++number) EXPECT_FALSE(store.has(name_of(number))) << number;
+  EXPECT_EQ(store.memory_bytes(), 0);
+}
+
 TEST_F(BlobStoreTest, AFolderBelongsToOneProcess) {
-  const BlobStore store(options(0, 1000), teller());
-  EXPECT_THROW(BlobStore(options(0, 1000), teller()), UsageError);
+  const BlobStore store(options(0, kOnDisk), teller());
+  EXPECT_THROW(BlobStore(options(0, kOnDisk), teller()), UsageError);
   std::ofstream(folder_.path() / "file") << "none";
-  BlobStoreOptions wrong = options(0, 1000);
+  BlobStoreOptions wrong = options(0, kOnDisk);
   wrong.folder = folder_.path() / "file";
   EXPECT_THROW(BlobStore(wrong, teller()), UsageError);
 }
 
 TEST_F(BlobStoreTest, ThreadsMayUseItTogether) {
-  BlobStore store(options(500, 1500), teller());
+  BlobStore store(options(5 * kInMemory, 15 * kOnDisk), teller());
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&store, thread] {
@@ -148,8 +203,8 @@ TEST_F(BlobStoreTest, ThreadsMayUseItTogether) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(store.memory_bytes(), 500);
-  EXPECT_LE(store.disk_bytes(), 1500);
+  EXPECT_LE(store.memory_bytes(), 5 * kInMemory);
+  EXPECT_LE(store.disk_bytes(), 15 * kOnDisk);
 }
 
 }  // namespace

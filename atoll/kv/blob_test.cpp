@@ -38,18 +38,16 @@ std::vector<uint16_t> drawn(const BlobHead& head, uint64_t seed) {
 }
 
 ModelTables tables_of(const BlobHead& head) {
-  std::vector<ValueTable> tables_PC;
+  Bytes bytes;
   const std::vector<uint16_t> kv_PCT = drawn(head, 77);
   for (size_t i = 0; i < 2 * 2 * head.num_channels; ++i)  // Of layers before those.
-    tables_PC.emplace_back(0, std::vector<uint32_t>{1});
+    ValueTable(0, std::vector<uint32_t>{1}).write(bytes);
   for (size_t i = 0; i < kv_PCT.size(); i += head.num_tokens) {
     std::vector<uint32_t> counts(256);
     for (size_t t = 0; t < head.num_tokens; ++t) ++counts[exponent_of(kv_PCT[i + t])];
-    tables_PC.emplace_back(0, counts);
-    Bytes ignored;
-    tables_PC.back().write(ignored);
+    ValueTable(0, counts).write(bytes);
   }
-  return ModelTables(tables_PC);
+  return ModelTables(bytes);
 }
 
 TEST(Blob, EveryBitComesBack) {

@@ -36,8 +36,8 @@ std::vector<uint32_t> shares_of(std::span<const uint32_t> counts) {
   return shares;
 }
 
-// A share on the wire: its exponent and the two bits below its first one, 0 to 58.
-constexpr uint32_t kMostSteps = 4 * (kFrequencyBits + 1);
+// A share on the wire: its exponent and the two bits below its first one.
+constexpr uint32_t kMostStep = 4 * kFrequencyBits;
 
 uint8_t step_of(uint32_t share) {
   const auto exponent = static_cast<uint32_t>(std::bit_width(share) - 1);
@@ -48,7 +48,7 @@ uint8_t step_of(uint32_t share) {
 uint32_t share_of(uint8_t step) {
   const uint32_t exponent = step / 4;
   const uint32_t top = 4 + step % 4;
-  return exponent >= 2 ? top << (exponent - 2) : std::max(top >> (2 - exponent), 1U);
+  return exponent >= 2 ? top << (exponent - 2) : top >> (2 - exponent);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ SymbolTable SymbolTable::read(ByteReader& in) {
   std::vector<uint32_t> shares;
   for (size_t i = 0; i < size; ++i) {
     const auto step = in.get<uint8_t>();
-    if (step >= kMostSteps) throw InputError("a table of symbols has a share beyond all");
+    if (step > kMostStep) throw InputError("a table of symbols has a share beyond all");
     shares.push_back(share_of(step));
   }
   return SymbolTable(shares);

@@ -90,6 +90,7 @@ void encode_values(std::span<const int16_t> values_CT, std::span<const ValueTabl
   }
   Bytes stream;
   encode_symbols(symbols_CT, symbols_of(tables_C), stream);
+  ATOLL_CHECK(std::max(others.size(), stream.size()) <= std::numeric_limits<uint32_t>::max());
   ByteWriter writer;
   writer.put(static_cast<uint32_t>(others.size())).put(static_cast<uint32_t>(stream.size()));
   writer.put_bytes(std::as_bytes(std::span(others))).put_bytes(stream);
@@ -113,7 +114,8 @@ void decode_values(ByteReader& in, std::span<const ValueTable> tables_C,
     std::ranges::transform(symbols_T, values_T.begin(), [&](uint8_t symbol) {
       return static_cast<int16_t>(table.lowest() + symbol);
     });
-    for (size_t t = 0; num_others > 0 && t < num_tokens; ++t) {
+    if (std::ranges::count(symbols_T, table.other()) == 0) continue;
+    for (size_t t = 0; t < num_tokens; ++t) {
       if (symbols_T[t] == table.other()) values_T[t] = others.get<int16_t>();
     }
   }

@@ -177,14 +177,14 @@ class Tile {
     Buffer packed(static_cast<size_t>(sizes_.head_size * kernel_.lanes));
     Buffer few(static_cast<size_t>(kernel_.max_rows * kernel_.lanes));
     const bool are_packed = row_.k.element_stride != 1;
-    const bool are_lanes = width_ % kernel_.lanes != 0;  // Else queries are.
+    const bool keys_are_lanes = width_ % kernel_.lanes != 0;  // Else queries are.
     for (int64_t key = sight_.first_key; key < sight_.last_key;) {
       const int64_t end = are_packed ? row_.k.run_end(key, sight_.last_key) : sight_.last_key;
       const int64_t count = std::min(kernel_.lanes, end - key);
       Panel panel = are_packed ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride, row_.k.format}
                                : pack(key, count, packed);
       float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
-      if (are_lanes) {
+      if (keys_are_lanes) {
         score_by_keys(count, panel, few, scores);
       } else {
         if (panel.format == PanelFormat::kBF16) panel = widened(panel, count, packed);

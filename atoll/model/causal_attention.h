@@ -50,7 +50,7 @@ struct KeysInMemory {
       position %= page_positions;
     }
     const int64_t element = position * position_stride + head * head_stride + n * element_stride;
-    return static_cast<const char*>(base) + element * (format == PanelFormat::kF32 ? 4 : 2);
+    return static_cast<const char*>(base) + element * size_of(format);
   }
   /// Behind the last of the positions from this one on that lie `position_stride` apart.
   int64_t run_end(int64_t position, int64_t last) const {

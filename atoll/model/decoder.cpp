@@ -222,18 +222,14 @@ at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC) const {
   switch (design_.mlp) {
     case weights::MlpKind::kGated:
       return project(mlp.output, swiglu(inner));
-    case weights::MlpKind::kGatedByGelu: {
-      const int64_t half = inner.size(-1) / 2;
-      const at::Tensor gate = at::gelu(inner.narrow(-1, 0, half), "tanh");
-      return project(mlp.output, gate * inner.narrow(-1, half, half));
-    }
+    case weights::MlpKind::kGatedByGelu:
+      return project(mlp.output, geglu(inner));
     case weights::MlpKind::kGatedClamped:
       return project(mlp.output, clamped_swiglu(inner));
     case weights::MlpKind::kPlain:
       break;
   }
-  const char* kind = config_.activation == "gelu" ? "none" : "tanh";
-  return project(mlp.output, at::gelu(inner, kind));
+  return project(mlp.output, config_.activation == "gelu" ? at::gelu(inner) : gelu_tanh(inner));
 }
 
 }  // namespace atl::model

@@ -99,6 +99,39 @@ ATOLL_CLONES void swiglu_rows(int64_t count, int64_t width, const float* gate_up
   }
 }
 
+ATOLL_INLINE float gelu_tanh_of(float x) {
+  constexpr float kTwiceRootOfTwoOverPi = 1.5957691216F;
+  // 1 + tanh(u) = 2 / (1 + e^-2u).
+  return x / (1.0F + fast_exp(-kTwiceRootOfTwoOverPi * (x + 0.044715F * x * x * x)));
+}
+
+ATOLL_CLONES void gelu_tanh_rows(int64_t count, int64_t width, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count * width; ++i) y[i] = gelu_tanh_of(x[i]);
+}
+
+ATOLL_CLONES void geglu_rows(int64_t count, int64_t width, const float* gate_up, float* y) {
+  for (int64_t row = 0; row < count; ++row) {
+    const float* gate = gate_up + row * 2 * width;
+    const float* up = gate + width;
+    float* result = y + row * width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) result[i] = gelu_tanh_of(gate[i]) * up[i];
+  }
+}
+
+ATOLL_CLONES void clamped_swiglu_rows(int64_t count, int64_t width, const float* gate_up,
+                                      float* y) {
+  constexpr float kLimit = 7;
+#pragma omp simd
+  for (int64_t i = 0; i < count * width; ++i) {
+    const float gate = gate_up[2 * i] > kLimit ? kLimit : gate_up[2 * i];
+    const float below = gate_up[2 * i + 1] > kLimit ? kLimit : gate_up[2 * i + 1];
+    const float up = below < -kLimit ? -kLimit : below;
+    y[i] = (up + 1) * gate / (1.0F + fast_exp(-1.702F * gate));
+  }
+}
+
 ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const float* dy,
                                        const float* gate_up, float* dgate_up) {
   for (int64_t row = 0; row < count; ++row) {
@@ -287,6 +320,25 @@ void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
 void swiglu_forward(Rows rows, const float* gate_up, float* y) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     swiglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width, y + begin * rows.width);
+  });
+}
+
+void gelu_tanh_forward(Rows rows, const float* x, float* y) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    gelu_tanh_rows(end - begin, rows.width, x + begin * rows.width, y + begin * rows.width);
+  });
+}
+
+void geglu_forward(Rows rows, const float* gate_up, float* y) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    geglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width, y + begin * rows.width);
+  });
+}
+
+void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    clamped_swiglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width,
+                        y + begin * rows.width);
   });
 }
 

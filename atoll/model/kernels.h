@@ -45,6 +45,13 @@ void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
 void swiglu_forward(Rows rows, const float* gate_up, float* y);
 void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up);
 
+/// y = gelu(x), with tanh (Hendrycks and Gimpel 2016).
+void gelu_tanh_forward(Rows rows, const float* x, float* y);
+/// y = gelu(gate) * up, with tanh, where they lie as for swiglu_forward().
+void geglu_forward(Rows rows, const float* gate_up, float* y);
+/// gpt-oss's, where each gate lies beside its up: operations.h.
+void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y);
+
 /// Turns pairs (i, i + R/2) of the first R elements of each head by their position's angle, in
 /// place (Su et al. 2021, in the half-split layout of Hugging Face); cos and sin are (count, R/2).
 /// Row r has position r % count.

@@ -16,8 +16,7 @@ namespace atl::model {
 namespace {
 
 constexpr int64_t kPositions = KvPool::kPagePositions;
-// Elements that products may read behind the last ones.
-constexpr int64_t kBehind = kMaxLanes;
+constexpr int64_t kBehind = kMaxLanes;  // Elements that products read behind the last ones.
 
 int64_t pages_for(int64_t num_positions) { return (num_positions + kPositions - 1) / kPositions; }
 

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -154,6 +155,21 @@ struct SwiGlu : Function<SwiGlu> {
     return {dgate_up};
   }
 };
+
+/// For kernels that have no way back. LibTorch's own ones cut a tensor into parts for its threads,
+/// and at the end of each the bits are others: a row's would hang on those that are read beside it.
+bool is_plain(const at::Tensor& x) {
+  return on_cpu(x) && !(at::GradMode::is_enabled() && x.requires_grad());
+}
+
+template <typename Kernel>
+at::Tensor made_by(const Kernel& kernel, const at::Tensor& x, int64_t width) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = width;
+  const at::Tensor y = at::empty(sizes, x.options());
+  kernel(rows_of(y), in(x.contiguous()), out(y));
+  return y;
+}
 
 /// The outputs named by tokens.
 at::Tensor stored_rows(const StoredMatrix& weight, const at::Tensor& tokens_BT) {
@@ -317,7 +333,19 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
   return on_cpu(gate_up) ? SwiGlu::apply(gate_up.contiguous()) : composite::swiglu(gate_up);
 }
 
+at::Tensor gelu_tanh(const at::Tensor& x) {
+  if (!is_plain(x)) return at::gelu(x, "tanh");
+  return made_by(gelu_tanh_forward, x, x.size(-1));
+}
+
+at::Tensor geglu(const at::Tensor& gate_up) {
+  const int64_t half = gate_up.size(-1) / 2;
+  if (is_plain(gate_up)) return made_by(geglu_forward, gate_up, half);
+  return at::gelu(gate_up.narrow(-1, 0, half), "tanh") * gate_up.narrow(-1, half, half);
+}
+
 at::Tensor clamped_swiglu(const at::Tensor& gate_up) {
+  if (is_plain(gate_up)) return made_by(clamped_swiglu_forward, gate_up, gate_up.size(-1) / 2);
   constexpr double kLimit = 7;
   const at::Tensor pairs = gate_up.unflatten(-1, {gate_up.size(-1) / 2, 2});
   const at::Tensor gate = pairs.select(-1, 0).clamp_max(kLimit);

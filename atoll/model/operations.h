@@ -44,6 +44,10 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::T
 /// silu(first half) * second half of the last dimension.
 at::Tensor swiglu(const at::Tensor& gate_up);
 
+/// gelu, with tanh; and that of the first half times the second half of the last dimension.
+at::Tensor gelu_tanh(const at::Tensor& x);
+at::Tensor geglu(const at::Tensor& gate_up);
+
 /// gpt-oss's: gate and up lie in turn, (clamp(up) + 1) * gate' * sigmoid(1.702 gate') with gate' at
 /// most 7 and up within 7.
 at::Tensor clamped_swiglu(const at::Tensor& gate_up);

@@ -2,6 +2,8 @@
 #include "atoll/model/operations.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "atoll/model/composite.h"
@@ -120,6 +122,27 @@ TEST(OperationsTest, AMatrixWithInputsFirstMultipliesAndLearnsAsItsTranspose) {
     expect_near(x2.grad(), x1.grad(), 1e-5, "dx");
     expect_near(turned.grad, plain.grad, 1e-5, "dw");
   }
+}
+
+TEST(OperationsTest, ActivationsHaveTheBitsOfARowAloneAndMatchFp64) {
+  using Operation = at::Tensor (*)(const at::Tensor&);
+  const at::NoGradGuard no_grad;
+  const int threads = at::get_num_threads();
+  for (const Operation operation :
+       {Operation{gelu_tanh}, Operation{geglu}, Operation{swiglu}, Operation{clamped_swiglu}}) {
+    for (const int64_t width : {6, 38, 3072}) {
+      const at::Tensor x = random({45, 2 * width}, 1).to(at::kFloat) * 6;
+      at::set_num_threads(3);
+      const at::Tensor together = operation(x);
+      at::set_num_threads(1);
+      for (int64_t row = 0; row < x.size(0); ++row) {
+        ASSERT_TRUE(at::equal(operation(x.narrow(0, row, 1)), together.narrow(0, row, 1)));
+      }
+      // In double it goes LibTorch's way.
+      expect_near(together, operation(x.to(at::kDouble)), 1e-6, "activation");
+    }
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(OperationsTest, SwiGluMatchesFp64AlsoFarFromZero) {

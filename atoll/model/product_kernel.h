@@ -15,6 +15,7 @@ constexpr int64_t kMostTileOutputs = 8;
 
 /// What a panel holds.
 enum class PanelFormat { kF32, kBF16 };
+constexpr int64_t size_of(PanelFormat format) { return format == PanelFormat::kF32 ? 4 : 2; }
 
 /// What dot products read where it lies: GGML's types of these names.
 enum class WeightFormat { kF32, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K };

@@ -116,7 +116,9 @@ class StoredMatrix::Panel {
     const weights::StoredTensor& any = matrix_.tensors_.front();
     const int64_t offset = any.num_bytes(k);
     for (size_t i = 0; i < rows_.size(); ++i) rows_[i] = places_[i].begin + offset;
-    if (k + depth == matrix_.num_inputs_) return;  // The next outputs are next.
+    // The next outputs are next. Those behind the last ones are read, and left out: they have to
+    // lie where they do.
+    if (count_ < kPanel || k + depth == matrix_.num_inputs_) return;
     const int64_t next = any.num_bytes(k + depth);
     for (size_t i = 0; i < kMostTileOutputs; ++i) {
       rows_[static_cast<size_t>(count_) + i] = places_[i].begin + next;

@@ -4,6 +4,8 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -161,6 +163,44 @@ TEST(ProductsTest, OfEveryWidth) {
     for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kF16}) {
       const Stored stored = some_tensors({{type, outputs}}, inputs);
       expect_definition(StoredMatrix(stored.tensors), {1, 5, 20});
+    }
+  }
+}
+
+/// Bytes behind which nothing can be read.
+class Guarded {
+ public:
+  explicit Guarded(std::span<const std::byte> bytes)
+      : page_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))),
+        size_((bytes.size() + page_ - 1) / page_ * page_) {
+    void* const memory =
+        ::mmap(nullptr, size_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    memory_ = static_cast<std::byte*>(memory);
+    EXPECT_EQ(::mprotect(memory_ + size_, page_, PROT_NONE), 0);
+    bytes_ = {memory_ + size_ - bytes.size(), bytes.size()};
+    std::memcpy(memory_ + size_ - bytes.size(), bytes.data(), bytes.size());
+  }
+  ~Guarded() { ::munmap(memory_, size_ + page_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  size_t page_, size_;
+  std::byte* memory_ = nullptr;
+  std::span<const std::byte> bytes_;
+};
+
+TEST(ProductsTest, ReadNothingBehindTheLastWeight) {
+  for (const GgmlType type : {GgmlType::kF32, GgmlType::kBF16, GgmlType::kQ8_0}) {
+    for (const int64_t outputs : {1, 23, 24, 25, 26, 27, 28, 29}) {
+      for (const int64_t inputs : {1280, 2048 + 512}) {
+        Stored stored = some_tensors({{type, outputs}}, inputs);
+        const Guarded guarded(stored.bytes[0]);
+        stored.tensors[0].bytes = guarded.bytes();
+        expect_definition(StoredMatrix(stored.tensors), {1, 4, 20});
+      }
     }
   }
 }

@@ -115,6 +115,13 @@ std::vector<int64_t> Engine::prepare() {
     std::vector<int64_t> num_unread;
     for (const Text& text : running_) num_unread.push_back(text.num_unread());
     std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens);
+    for (size_t i = 0; i < running_.size(); ++i) {
+      // Where keys hang on the text's length, its tokens are read together: by parts, those of a
+      // part would be a shorter text's, and forget_other_keys() would begin anew with each.
+      const Text& text = running_[i];
+      const bool crosses = has_steady_keys(text.cache.length()) && !has_steady_keys(text.length());
+      if (crosses) counts[i] = num_unread[i];
+    }
     size_t ready = 0;
     for (; ready < running_.size(); ++ready) {
       model::KvCache& cache = running_[ready].cache;

@@ -64,6 +64,46 @@ TEST(LocalGeneratorTest, EachAnswerIsThatWhichIsMadeAloneWhateverTheBudget) {
   }
 }
 
+/// Whose keys hang on their text's length from 50 tokens on.
+model::Model model_of_stretched_positions(const std::string& rope_type) {
+  weights::ModelConfig config = small_model().config();
+  config.rope_type = rope_type;
+  config.rope_factor = 4;
+  if (rope_type == "dynamic") config.max_positions = 50;
+  if (rope_type == "longrope") {
+    config.architecture = "phi3";
+    config.rope_original_positions = 50;
+    config.rope_short_factors = "1,1.1,1.25";
+    config.rope_long_factors = "1.5,2,3.75";
+  }
+  model::Model model(config, at::kCPU, model::Purpose::kInference);
+  model.initialise(5);
+  model.parameters().values_P().mul_(8);
+  return model;
+}
+
+TEST(LocalGeneratorTest, TextsWhoseKeysHangOnTheirLengthAreAnsweredAsTheyAreAlone) {
+  for (const char* rope_type : {"longrope", "dynamic"}) {
+    const model::Model model = model_of_stretched_positions(rope_type);
+    LocalGenerator generator(model, {.prompt_tokens = 8});
+    std::vector<std::vector<int64_t>> wanted;
+    std::vector<std::shared_ptr<Heard>> heard;
+    // One that grows over it, some that begin behind it, and those below.
+    for (const int64_t length : {45, 51, 90, 20, 130, 49}) {
+      const std::vector<std::vector<int64_t>> prompts{text(3, length)};
+      const decoding::SamplerOptions sampler{.temperature = 0};
+      wanted.push_back(
+          generate(model, prompts, {.max_tokens = 12, .sampler = sampler}, {}).at(0).ids);
+      heard.push_back(std::make_shared<Heard>());
+      generator.generate({.prompt = prompts[0], .max_tokens = 12, .sampler = sampler},
+                         heard.back());
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(heard[i]->ids(), wanted[i]) << rope_type << ' ' << i;
+    }
+  }
+}
+
 TEST(LocalGeneratorTest, AnswersThatGiveWayAreStillWhereTheyWereInTheirGrammar) {
   std::vector<std::string> tokens;
   for (int i = 0; i < 61; ++i) tokens.emplace_back(1, static_cast<char>(' ' + i));

@@ -1,0 +1,46 @@
+#pragma once
+// CacheGen's levels (Liu et al. 2024, section 5): each token's channels of a plane share a scale,
+// values are rounded to so many steps of it, and each channel's numbers are entropy-coded with a
+// table of its own.
+//
+// Two modes, by plane. Direct: each token by itself. Anchored: of ten tokens the first one, the
+// anchor, is kept in 8 bits, and the others as what they differ from it, as it will be read back
+// (from the original errors would add up), in steps of their own scale, so that the error is the
+// direct mode's. Which of them takes fewer bits hangs on how alike neighbouring tokens are: it is
+// measured, never assumed.
+//
+// A scale is the least 8th power of two's root, 2^(k/8), that no magnitude of the token exceeds.
+// The last group may have fewer tokens; a token of zeros has the scale 0.
+//
+// Shapes: P = planes (a layer's keys, or its values), C = channels of a plane, T = tokens.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "atoll/base/bytes.h"
+#include "atoll/kv/value_coder.h"
+
+namespace atl::kv {
+
+enum class VectorwiseMode : uint8_t { kDirect, kAnchored };
+
+/// What was fitted to a model: of each plane.
+struct VectorwisePlane {
+  VectorwiseMode mode = VectorwiseMode::kDirect;
+  std::vector<ValueTable> tables_C;   // Of each token's numbers; anchored: of the differences,
+  std::vector<ValueTable> anchors_C;  // and of the anchors. Empty: they travel with the numbers.
+};
+
+/// Appends the planes to `out`; the bits of bfloat16s. `steps_P`: from 0 to a token's scale, 1 to
+/// 1000 of each plane (CacheGen's bins / 2 - 1). `planes_P`: as decode_vectorwise() has it; empty:
+/// modes and tables are those of the values. Throws InputError where a value is not
+/// finite, or 2^127 and more.
+void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
+                       std::span<const float> steps_P, std::span<const VectorwisePlane> planes_P,
+                       Bytes& out);
+
+/// Throws InputError where `in` is no such encoding.
+void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const float> steps_P,
+                       std::span<const VectorwisePlane> planes_P, std::span<uint16_t> kv_PCT);
+
+}  // namespace atl::kv
