@@ -22,9 +22,74 @@ std::vector<SymbolTable> symbols_of(std::span<const ValueTable> tables_C) {
   return symbols;
 }
 
+/// Few bits of many numbers, close together.
+class BitWriter {
+ public:
+  void put(uint32_t value, int count) {
+    held_ |= uint64_t{value} << num_held_;
+    num_held_ += count;
+    for (; num_held_ >= 8; num_held_ -= 8, held_ >>= 8) {
+      bytes_.push_back(static_cast<std::byte>(held_));
+    }
+  }
+  Bytes take() {
+    if (num_held_ > 0) bytes_.push_back(static_cast<std::byte>(held_));
+    return std::move(bytes_);
+  }
+
+ private:
+  Bytes bytes_;
+  uint64_t held_ = 0;
+  int num_held_ = 0;
+};
+
+class BitReader {
+ public:
+  explicit BitReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  uint32_t get(int count) {
+    for (; num_held_ < count; num_held_ += 8) held_ |= bytes_.get<uint8_t>() << num_held_;
+    const uint32_t value = held_ & ((1U << count) - 1);
+    held_ >>= count;
+    num_held_ -= count;
+    return value;
+  }
+  /// All but the last byte's last bits.
+  void expect_end() const { bytes_.expect_end(); }
+
+ private:
+  ByteReader bytes_;
+  uint32_t held_ = 0;
+  int num_held_ = 0;
+};
+
 }  // namespace
 
 ValueTable::ValueTable(int16_t lowest, std::span<const uint32_t> counts) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int shift = 0; shift <= kMostShift; ++shift) {
+    const int first = lowest >> shift;
+    std::vector<uint32_t> coarse;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const auto at = static_cast<size_t>(((lowest + static_cast<int>(i)) >> shift) - first);
+      if (at >= coarse.size()) coarse.resize(at + 1);
+      coarse[at] += counts[i];
+    }
+    const ValueTable table(shift, first, coarse);
+    double bits = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == 0) continue;
+      bits += counts[i] * table.bits(static_cast<int16_t>(lowest + static_cast<int>(i)));
+    }
+    if (bits < least) {
+      least = bits;
+      *this = table;
+    }
+    if (coarse.size() <= kMostInWindow / 2) return;  // Coarser ones have nothing to win.
+  }
+}
+
+ValueTable::ValueTable(int shift, int lowest, std::span<const uint32_t> counts)
+    : shift_(static_cast<uint8_t>(shift)) {
   ATOLL_CHECK(!counts.empty());
   const size_t size = std::min(counts.size(), kMostInWindow);
   uint64_t inside =
@@ -53,12 +118,12 @@ ValueTable::ValueTable(int16_t lowest, std::span<const uint32_t> counts) {
 
 double ValueTable::bits(int16_t value) const {
   const uint8_t symbol = symbol_of(value);
-  return symbols_.bits(symbol) + (symbol == other() ? kOtherBits : 0);
+  return symbols_.bits(symbol) + (symbol == other() ? kOtherBits : shift_);
 }
 
 void ValueTable::write(Bytes& out) {
   ByteWriter writer;
-  writer.put(lowest_);
+  writer.put(lowest_).put(shift_);
   const Bytes bytes = writer.take();
   out.insert(out.end(), bytes.begin(), bytes.end());
   symbols_.write(out);
@@ -67,6 +132,8 @@ void ValueTable::write(Bytes& out) {
 ValueTable ValueTable::read(ByteReader& in) {
   ValueTable table;
   table.lowest_ = in.get<int16_t>();
+  table.shift_ = in.get<uint8_t>();
+  if (table.shift_ > kMostShift) throw InputError("a table of numbers has too coarse ones");
   table.symbols_ = SymbolTable::read(in);
   if (table.symbols_.num_symbols() < 2) throw InputError("a table of numbers has none");
   return table;
@@ -78,6 +145,7 @@ void encode_values(std::span<const int16_t> values_CT, std::span<const ValueTabl
   const size_t num_tokens = values_CT.size() / tables_C.size();
   std::vector<uint8_t> symbols_CT(values_CT.size());
   std::vector<int16_t> others;
+  BitWriter rests;
   for (size_t c = 0; c < tables_C.size(); ++c) {
     const ValueTable& table = tables_C[c];
     const auto values_T = values_CT.subspan(c * num_tokens, num_tokens);
@@ -85,15 +153,22 @@ void encode_values(std::span<const int16_t> values_CT, std::span<const ValueTabl
     std::ranges::transform(values_T, symbols_T.begin(),
                            [&](int16_t value) { return table.symbol_of(value); });
     for (size_t t = 0; t < num_tokens; ++t) {
-      if (symbols_T[t] == table.other()) others.push_back(values_T[t]);
+      if (symbols_T[t] == table.other()) {
+        others.push_back(values_T[t]);
+      } else if (table.shift() > 0) {
+        rests.put(static_cast<uint16_t>(values_T[t]) & ((1U << table.shift()) - 1), table.shift());
+      }
     }
   }
   Bytes stream;
   encode_symbols(symbols_CT, symbols_of(tables_C), stream);
-  ATOLL_CHECK(std::max(others.size(), stream.size()) <= std::numeric_limits<uint32_t>::max());
+  const Bytes packed = rests.take();
+  ATOLL_CHECK(std::max({others.size(), packed.size(), stream.size()}) <=
+              std::numeric_limits<uint32_t>::max());
   ByteWriter writer;
-  writer.put(static_cast<uint32_t>(others.size())).put(static_cast<uint32_t>(stream.size()));
-  writer.put_bytes(std::as_bytes(std::span(others))).put_bytes(stream);
+  writer.put(static_cast<uint32_t>(others.size())).put(static_cast<uint32_t>(packed.size()));
+  writer.put(static_cast<uint32_t>(stream.size()));
+  writer.put_bytes(std::as_bytes(std::span(others))).put_bytes(packed).put_bytes(stream);
   const Bytes bytes = writer.take();
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
@@ -103,23 +178,31 @@ void decode_values(ByteReader& in, std::span<const ValueTable> tables_C,
   ATOLL_CHECK(!tables_C.empty() && values_CT.size() % tables_C.size() == 0);
   const size_t num_tokens = values_CT.size() / tables_C.size();
   const auto num_others = in.get<uint32_t>();
+  const auto num_rest_bytes = in.get<uint32_t>();
   const auto num_bytes = in.get<uint32_t>();
   ByteReader others(in.get_bytes(num_others * sizeof(int16_t)));
+  BitReader rests(in.get_bytes(num_rest_bytes));
   std::vector<uint8_t> symbols_CT(values_CT.size());
   decode_symbols(in.get_bytes(num_bytes), symbols_of(tables_C), symbols_CT);
   for (size_t c = 0; c < tables_C.size(); ++c) {
     const ValueTable& table = tables_C[c];
+    const int shift = table.shift();
     const auto values_T = values_CT.subspan(c * num_tokens, num_tokens);
     const auto symbols_T = std::span(symbols_CT).subspan(c * num_tokens, num_tokens);
     std::ranges::transform(symbols_T, values_T.begin(), [&](uint8_t symbol) {
-      return static_cast<int16_t>(table.lowest() + symbol);
+      return static_cast<int16_t>((table.lowest() + symbol) << shift);
     });
-    if (std::ranges::count(symbols_T, table.other()) == 0) continue;
+    if (shift == 0 && std::ranges::count(symbols_T, table.other()) == 0) continue;
     for (size_t t = 0; t < num_tokens; ++t) {
-      if (symbols_T[t] == table.other()) values_T[t] = others.get<int16_t>();
+      if (symbols_T[t] == table.other()) {
+        values_T[t] = others.get<int16_t>();
+      } else if (shift > 0) {
+        values_T[t] = static_cast<int16_t>(values_T[t] | static_cast<int>(rests.get(shift)));
+      }
     }
   }
   others.expect_end();
+  rests.expect_end();
 }
 
 }  // namespace atl::kv

@@ -1,6 +1,8 @@
 #pragma once
 // Whole numbers through the entropy coder: each channel's table has a symbol for each number of a
-// window, and one for all others, which travel as they are beside the symbols.
+// window, and one for all others, which travel as they are beside the symbols. Where numbers spread
+// wide, a symbol is for 2^shift neighbours of them, and which of these it is travels in so many
+// bits: they are all but equally frequent.
 //
 // Shapes: C = channels, T = tokens.
 #include <algorithm>
@@ -14,15 +16,20 @@ namespace atl::kv {
 
 class ValueTable {
  public:
-  /// Of the window with most of what was seen: counts[i] times the number lowest + i.
+  static constexpr int kMostShift = 11;
+
+  /// Of the window and the shift with which what was seen costs least: counts[i] times the number
+  /// lowest + i.
   ValueTable(int16_t lowest, std::span<const uint32_t> counts);
 
-  int16_t lowest() const { return lowest_; }
+  int16_t lowest() const { return lowest_; }  // Of the window, over 2^shift.
+  int shift() const { return shift_; }
   const SymbolTable& symbols() const { return symbols_; }
   /// The symbol of all numbers outside the window.
   uint8_t other() const { return static_cast<uint8_t>(symbols_.num_symbols() - 1); }
   uint8_t symbol_of(int16_t value) const {
-    const auto offset = static_cast<uint32_t>(value - lowest_);  // Those below it come far above.
+    // Those below it come far above.
+    const auto offset = static_cast<uint32_t>((value >> shift_) - lowest_);
     return static_cast<uint8_t>(std::min<uint32_t>(offset, other()));
   }
   /// What a number costs.
@@ -36,8 +43,11 @@ class ValueTable {
 
  private:
   ValueTable() = default;
+  /// Of the window with most of these.
+  ValueTable(int shift, int lowest, std::span<const uint32_t> counts);
 
   int16_t lowest_ = 0;
+  uint8_t shift_ = 0;
   SymbolTable symbols_;  // At least two.
 };
 
