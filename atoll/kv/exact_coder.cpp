@@ -1,6 +1,5 @@
 #include "atoll/kv/exact_coder.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "atoll/base/check.h"
@@ -37,13 +36,7 @@ void encode_exact(std::span<const uint16_t> kv_PCT, size_t num_planes, size_t nu
   std::vector<int16_t> exponents_PCT(kv_PCT.size());
   std::vector<uint8_t> rests_PCT(kv_PCT.size());
   split(kv_PCT.data(), kv_PCT.size(), exponents_PCT.data(), rests_PCT.data());
-  std::vector<ValueTable> own;
-  if (tables_PC.empty()) {
-    own = write_tables(exponents_PCT, num_planes, num_channels, out);
-    tables_PC = own;
-  }
-  ATOLL_CHECK(tables_PC.size() == num_all);
-  encode_values(exponents_PCT, tables_PC, out);
+  encode_planes(exponents_PCT, num_planes, num_channels, tables_PC, out);
   const auto rests = std::as_bytes(std::span(rests_PCT));
   out.insert(out.end(), rests.begin(), rests.end());
 }
@@ -52,14 +45,8 @@ void decode_exact(ByteReader& in, size_t num_planes, size_t num_channels,
                   std::span<const ValueTable> tables_PC, std::span<uint16_t> kv_PCT) {
   const size_t num_all = num_planes * num_channels;
   ATOLL_CHECK(num_all > 0 && kv_PCT.size() % num_all == 0);
-  std::vector<ValueTable> own;
-  if (tables_PC.empty()) {
-    own = read_tables(in, num_planes, num_channels);
-    tables_PC = own;
-  }
-  ATOLL_CHECK(tables_PC.size() == num_all);
   std::vector<int16_t> exponents_PCT(kv_PCT.size());
-  decode_values(in, tables_PC, exponents_PCT);
+  decode_planes(in, num_planes, num_channels, tables_PC, exponents_PCT);
   const auto rests = in.get_bytes(kv_PCT.size());
   join(exponents_PCT.data(), reinterpret_cast<const uint8_t*>(rests.data()), kv_PCT.size(),
        kv_PCT.data());

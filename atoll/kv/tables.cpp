@@ -1,9 +1,7 @@
 #include "atoll/kv/tables.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <numeric>
+#include <vector>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
@@ -25,18 +23,11 @@ struct Histogram {
     counts.assign(static_cast<size_t>(most - least) + 1, 0);
     for (const int16_t value : values) ++counts[static_cast<size_t>(value - least)];
   }
-  double bits(const ValueTable& table) const {
-    double sum = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == 0) continue;
-      sum += counts[i] * table.bits(static_cast<int16_t>(lowest + static_cast<int>(i)));
-    }
-    return sum;
-  }
+  double bits(const ValueTable& table) const { return table.bits(lowest, counts); }
 };
 
-}  // namespace
-
+/// Appends them to `out`: of each plane one for each channel, or one for all, whichever is fewer
+/// bits in all.
 std::vector<ValueTable> write_tables(std::span<const int16_t> values_PCT, size_t num_planes,
                                      size_t num_channels, Bytes& out) {
   const size_t num_tokens = values_PCT.size() / (num_planes * num_channels);
@@ -84,6 +75,30 @@ std::vector<ValueTable> read_tables(ByteReader& in, size_t num_planes, size_t nu
     }
   }
   return tables;
+}
+
+}  // namespace
+
+void encode_planes(std::span<const int16_t> values_PCT, size_t num_planes, size_t num_channels,
+                   std::span<const ValueTable> tables_PC, Bytes& out) {
+  std::vector<ValueTable> own;
+  if (tables_PC.empty()) {
+    own = write_tables(values_PCT, num_planes, num_channels, out);
+    tables_PC = own;
+  }
+  ATOLL_CHECK(tables_PC.size() == num_planes * num_channels);
+  encode_values(values_PCT, tables_PC, out);
+}
+
+void decode_planes(ByteReader& in, size_t num_planes, size_t num_channels,
+                   std::span<const ValueTable> tables_PC, std::span<int16_t> values_PCT) {
+  std::vector<ValueTable> own;
+  if (tables_PC.empty()) {
+    own = read_tables(in, num_planes, num_channels);
+    tables_PC = own;
+  }
+  ATOLL_CHECK(tables_PC.size() == num_planes * num_channels);
+  decode_values(in, tables_PC, values_PCT);
 }
 
 }  // namespace atl::kv

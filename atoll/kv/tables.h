@@ -5,19 +5,18 @@
 // Shapes: P = planes (a layer's keys, or its values), C = channels of a plane, T = tokens.
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "atoll/base/bytes.h"
 #include "atoll/kv/value_coder.h"
 
 namespace atl::kv {
 
-/// Appends tables (P, C) of these values to `out` and returns them: of each plane one for each
-/// channel, or one for all, whichever is fewer bits in all.
-std::vector<ValueTable> write_tables(std::span<const int16_t> values_PCT, size_t num_planes,
-                                     size_t num_channels, Bytes& out);
+/// Appends the numbers to `out`: by these tables (P, C), or, where there are none, by their own.
+void encode_planes(std::span<const int16_t> values_PCT, size_t num_planes, size_t num_channels,
+                   std::span<const ValueTable> tables_PC, Bytes& out);
 
-/// Throws InputError where they are none.
-std::vector<ValueTable> read_tables(ByteReader& in, size_t num_planes, size_t num_channels);
+/// With the same tables, or none as there. Throws InputError where that is not what `in` holds.
+void decode_planes(ByteReader& in, size_t num_planes, size_t num_channels,
+                   std::span<const ValueTable> tables_PC, std::span<int16_t> values_PCT);
 
 }  // namespace atl::kv

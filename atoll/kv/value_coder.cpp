@@ -75,13 +75,9 @@ ValueTable::ValueTable(int16_t lowest, std::span<const uint32_t> counts) {
       coarse[at] += counts[i];
     }
     const ValueTable table(shift, first, coarse);
-    double bits = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == 0) continue;
-      bits += counts[i] * table.bits(static_cast<int16_t>(lowest + static_cast<int>(i)));
-    }
-    if (bits < least) {
-      least = bits;
+    const double cost = table.bits(lowest, counts);
+    if (cost < least) {
+      least = cost;
       *this = table;
     }
     if (coarse.size() <= kMostInWindow / 2) return;  // Coarser ones have nothing to win.
@@ -119,6 +115,15 @@ ValueTable::ValueTable(int shift, int lowest, std::span<const uint32_t> counts)
 double ValueTable::bits(int16_t value) const {
   const uint8_t symbol = symbol_of(value);
   return symbols_.bits(symbol) + (symbol == other() ? kOtherBits : shift_);
+}
+
+double ValueTable::bits(int16_t lowest, std::span<const uint32_t> counts) const {
+  double sum = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    sum += counts[i] * bits(static_cast<int16_t>(lowest + static_cast<int>(i)));
+  }
+  return sum;
 }
 
 void ValueTable::write(Bytes& out) {

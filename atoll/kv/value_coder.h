@@ -32,8 +32,9 @@ class ValueTable {
     const auto offset = static_cast<uint32_t>((value >> shift_) - lowest_);
     return static_cast<uint8_t>(std::min<uint32_t>(offset, other()));
   }
-  /// What a number costs.
+  /// What a number costs; and what all cost that were seen, as the constructor has them.
   double bits(int16_t value) const;
+  double bits(int16_t lowest, std::span<const uint32_t> counts) const;
   bool operator==(const ValueTable&) const = default;
 
   /// Rounded: the table becomes what is read back.

@@ -172,28 +172,16 @@ std::optional<Numbers> numbers_of(std::span<const uint16_t> plane_CT,
   return numbers;
 }
 
-void encode_numbers(std::span<const int16_t> numbers_CT, size_t num_channels,
-                    std::span<const ValueTable> tables_C, Bytes& out) {
-  if (numbers_CT.empty()) return;
-  std::vector<ValueTable> own;
-  if (tables_C.empty()) {
-    own = write_tables(numbers_CT, 1, num_channels, out);
-    tables_C = own;
-  }
-  encode_values(numbers_CT, tables_C, out);
-}
-
 std::vector<int16_t> decode_numbers(ByteReader& in, size_t num_channels, size_t num_tokens,
                                     std::span<const ValueTable> tables_C) {
   std::vector<int16_t> numbers_CT(num_channels * num_tokens);
-  if (numbers_CT.empty()) return numbers_CT;
-  std::vector<ValueTable> own;
-  if (tables_C.empty()) {
-    own = read_tables(in, 1, num_channels);
-    tables_C = own;
-  }
-  decode_values(in, tables_C, numbers_CT);
+  if (num_tokens > 0) decode_planes(in, 1, num_channels, tables_C, numbers_CT);
   return numbers_CT;
+}
+
+void encode_numbers(std::span<const int16_t> numbers_CT, size_t num_channels,
+                    std::span<const ValueTable> tables_C, Bytes& out) {
+  if (!numbers_CT.empty()) encode_planes(numbers_CT, 1, num_channels, tables_C, out);
 }
 
 /// Nothing where that is not possible in this mode.
@@ -219,6 +207,7 @@ void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
   const size_t size = kv_PCT.size() / steps_P.size();
   const size_t num_tokens = size / num_channels;
   ATOLL_CHECK(num_tokens > 0 && kv_PCT.size() == steps_P.size() * num_channels * num_tokens);
+  ATOLL_CHECK(planes_P.empty() || planes_P.size() == steps_P.size());
   for (size_t p = 0; p < steps_P.size(); ++p) {
     const auto plane_CT = kv_PCT.subspan(p * size, size);
     const std::vector<int16_t> scales_T = scales_of(plane_CT, num_tokens);
@@ -236,6 +225,7 @@ void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
 
 void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const float> steps_P,
                        std::span<const VectorwisePlane> planes_P, std::span<uint16_t> kv_PCT) {
+  ATOLL_CHECK(planes_P.empty() || planes_P.size() == steps_P.size());
   const size_t size = kv_PCT.size() / steps_P.size();
   const size_t num_tokens = size / num_channels;
   for (size_t p = 0; p < steps_P.size(); ++p) {

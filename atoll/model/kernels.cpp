@@ -273,6 +273,14 @@ ATOLL_CLONES int64_t count_larger(const float* row, int64_t width, float value) 
   return count;
 }
 
+/// `kernel` on parts of the rows, of which one has `in_width` elements before and rows.width after.
+template <typename Kernel>
+void map_rows(Rows rows, int64_t in_width, const Kernel& kernel, const float* x, float* y) {
+  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
+    kernel(end - begin, rows.width, x + begin * in_width, y + begin * rows.width);
+  });
+}
+
 }  // namespace
 
 void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
@@ -318,28 +326,19 @@ void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
 }
 
 void swiglu_forward(Rows rows, const float* gate_up, float* y) {
-  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    swiglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width, y + begin * rows.width);
-  });
+  map_rows(rows, 2 * rows.width, swiglu_rows, gate_up, y);
 }
 
 void gelu_tanh_forward(Rows rows, const float* x, float* y) {
-  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    gelu_tanh_rows(end - begin, rows.width, x + begin * rows.width, y + begin * rows.width);
-  });
+  map_rows(rows, rows.width, gelu_tanh_rows, x, y);
 }
 
 void geglu_forward(Rows rows, const float* gate_up, float* y) {
-  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    geglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width, y + begin * rows.width);
-  });
+  map_rows(rows, 2 * rows.width, geglu_rows, gate_up, y);
 }
 
 void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y) {
-  at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    clamped_swiglu_rows(end - begin, rows.width, gate_up + begin * 2 * rows.width,
-                        y + begin * rows.width);
-  });
+  map_rows(rows, 2 * rows.width, clamped_swiglu_rows, gate_up, y);
 }
 
 void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up) {

@@ -108,12 +108,20 @@ TEST_F(ChainGeneratorTest, AModelLikeItGuessesWell) {
                                                           .frequency_penalty = 0.5,
                                                           .seed = 9},
                                               .top_logprobs = 1}};
-  auto heard = ask(*generator, asked);
-  expect_same(heard, asked);
-  while (generator->status().made_tokens < 100) std::this_thread::yield();
-  const decoding::GeneratorStatus status = generator->status();
-  EXPECT_GT(status.accepted_tokens, status.drafted_tokens / 2);
-  EXPECT_GT(status.accepted_tokens, 30);
+  // How many guesses are made hangs on measured times: on a busy machine the model may be held to
+  // be too slow. Then it is asked again.
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  for (int64_t time = 1; time <= 10 && accepted <= 30; ++time) {
+    const decoding::GeneratorStatus before = generator->status();
+    auto heard = ask(*generator, asked);
+    expect_same(heard, asked);
+    while (generator->status().made_tokens < time * 100) std::this_thread::yield();
+    drafted = generator->status().drafted_tokens - before.drafted_tokens;
+    accepted = generator->status().accepted_tokens - before.accepted_tokens;
+  }
+  EXPECT_GT(accepted, drafted / 2);
+  EXPECT_GT(accepted, 30);
 }
 
 TEST_F(ChainGeneratorTest, GuessesOfAnotherModelChangeNothing) {

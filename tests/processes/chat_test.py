@@ -34,6 +34,8 @@ class ChatTest(unittest.TestCase):
         # No answer may end by itself: only what the tests do may end it.
         checkpoint = sorted((ROOT / "run" / "checkpoints").iterdir())[-1]
         (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": 999_999}))
+        path = checkpoint / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "eos_token": None}))  # It would end a turn.
 
     def begin(self, *words):
         chat = subprocess.Popen([ATOLL, "chat", ROOT / "run", "--template", "plain", "--threads", "1", "--max-tokens", "29000", *words],
