@@ -101,12 +101,12 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
   LoadedModel loaded = load_model(arguments.model, model::LayerRange{});
   const weights::ModelConfig& config = loaded.model.config();
   const auto files = std::make_shared<const weights::ModelFiles>(loaded.folder, config);
-  const weights::ServedType type = type_of(arguments.model);
+  const weights::ServedAs as = served_as(arguments.model);
   std::string digest = weights::digest_as_served(read_parts(config, files, clock).digest(), config,
-                                                 files->tensors(), type);
-  const auto load = [config, files, type] {
+                                                 files->tensors(), as);
+  const auto load = [config, files, as] {
     return std::make_unique<model::Model>(
-        config, weights::as_served(config, files, type, 0, config.num_layers, /*num_threads=*/1));
+        config, weights::as_served(config, files, as, 0, config.num_layers, /*num_threads=*/1));
   };
   return {.loaded = std::move(loaded), .name = {}, .digest = std::move(digest), .load = load};
 }
@@ -114,7 +114,7 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
 /// Nothing where it was stopped.
 std::optional<OwnPart> without_weights(const GatewayArguments& arguments, const SwarmPlace& place,
                                        const Clock& clock) {
-  const auto found = model_of_swarm(arguments.swarm_name, type_of(arguments.model), place, clock,
+  const auto found = model_of_swarm(arguments.swarm_name, served_as(arguments.model), place, clock,
                                     [] { return num_interrupts() > 0; });
   if (!found) return std::nullopt;
   return OwnPart{.loaded = load_without_weights(arguments.model, found->manifest),

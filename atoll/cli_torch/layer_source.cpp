@@ -51,25 +51,23 @@ net::TransportFactory transports_of(const SwarmPlace& place) {
 
 /// Nothing where it was stopped.
 std::optional<SwarmModel> find_model(serve::ModelFetcher& fetcher, const std::string& name,
-                                     weights::ServedType type, const LayerSource::Stops& stops) {
-  const bool is_said = type != weights::ServedType::kAuto;
+                                     weights::ServedAs as, const LayerSource::Stops& stops) {
+  const bool is_said = as != weights::ServedAs();
   const auto found = fetcher.find(name, is_said, stops);
   if (!found) return std::nullopt;
   auto manifest = fetcher.manifest_of(*found, stops);
   if (!manifest) return std::nullopt;
   if (const std::string others = chain::type_of(found->digest); !is_said && !others.empty()) {
-    const auto known = weights::served_type(others);
+    const auto known = weights::ServedAs::parse(others);
     if (!known) throw InputError(fmt::format("the swarm serves it in '{}'", printable(others)));
-    type = *known;
+    as = *known;
   }
   print_note(
       fmt::format("'{}' ({}) is the model", printable(found->name), found->digest.substr(0, 8)));
   std::string digest = weights::digest_as_served(chain::files_of(found->digest), manifest->config,
-                                                 manifest->tensors, type);
-  return SwarmModel{.name = found->name,
-                    .type = type,
-                    .digest = std::move(digest),
-                    .manifest = *std::move(manifest)};
+                                                 manifest->tensors, as);
+  return SwarmModel{
+      .name = found->name, .as = as, .digest = std::move(digest), .manifest = *std::move(manifest)};
 }
 
 /// What was fetched so far: a thread fetches, another one lends.
@@ -106,26 +104,26 @@ bool is_no_file(const std::string& model) {
 LayerSource layers_of_files(const ModelArguments& arguments, const Clock& clock) {
   const fs::path folder = weights::resolve_model(arguments.model);
   const weights::ModelConfig config = weights::load_hf_config(folder).config;
-  const weights::ServedType type = type_of(arguments);
+  const weights::ServedAs as = served_as(arguments);
   const auto files = std::make_shared<const ModelFiles>(folder, config);
   const auto parts = std::make_shared<const ModelParts>(read_parts(config, files, clock));
   return {.config = config,
           .tensors = files->tensors(),
-          .type = type,
+          .as = as,
           .name = usual_name(arguments),
-          .digest = weights::digest_as_served(parts->digest(), config, files->tensors(), type),
+          .digest = weights::digest_as_served(parts->digest(), config, files->tensors(), as),
           .files =
-              [config, files, type](int32_t begin, int32_t end, const LayerSource::Stops&) {
-                return weights::as_served(config, files, type, begin, end, at::get_num_threads());
+              [config, files, as](int32_t begin, int32_t end, const LayerSource::Stops&) {
+                return weights::as_served(config, files, as, begin, end, at::get_num_threads());
               },
           .lend = [parts](const chain::Want& want) { return lent(*parts, want); }};
 }
 
-std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedType type,
+std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedAs as,
                                          const SwarmPlace& place, const Clock& clock,
                                          const LayerSource::Stops& stops) {
   serve::ModelFetcher fetcher(fetcher_options(place, {}), transports_of(place), clock);
-  return find_model(fetcher, name, type, stops);
+  return find_model(fetcher, name, as, stops);
 }
 
 std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool with_head,
@@ -134,9 +132,9 @@ std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool
   if (cache.empty()) cache = users_cache();
   const auto fetched = std::make_shared<Fetched>(
       serve::ModelFetcher(fetcher_options(place, std::move(cache)), transports_of(place), clock));
-  const auto model = find_model(fetched->fetcher, arguments.model, type_of(arguments), stops);
+  const auto model = find_model(fetched->fetcher, arguments.model, served_as(arguments), stops);
   if (!model || !fetched->fetcher.open({model->name, model->digest}, stops)) return std::nullopt;
-  const weights::ServedType type = model->type;
+  const weights::ServedAs as = model->as;
   const weights::ModelManifest& manifest = model->manifest;
   print_note("its layers come from other servers");
   {
@@ -145,7 +143,7 @@ std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool
         manifest, ModelParts::Hashes(),
         std::make_shared<const ModelFiles>(manifest.config, manifest.tensors, nullptr));
   }
-  const auto files = [fetched, type, with_head](
+  const auto files = [fetched, as, with_head](
                          int32_t begin, int32_t end,
                          const LayerSource::Stops& stop) -> std::shared_ptr<const ModelFiles> {
     const auto parts = fetched->fetcher.fetch(begin, end, with_head, stop);
@@ -154,7 +152,7 @@ std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool
       const MutexLock lock(fetched->mutex);
       fetched->parts = parts;
     }
-    return weights::as_served(parts->manifest().config, parts->files(), type, begin, end,
+    return weights::as_served(parts->manifest().config, parts->files(), as, begin, end,
                               at::get_num_threads());
   };
   const auto lend = [fetched](const chain::Want& want) {
@@ -166,7 +164,7 @@ std::optional<LayerSource> layers_of_swarm(const ModelArguments& arguments, bool
   };
   return LayerSource{.config = manifest.config,
                      .tensors = manifest.tensors,
-                     .type = type,
+                     .as = as,
                      .name = model->name,
                      .digest = model->digest,
                      .files = files,

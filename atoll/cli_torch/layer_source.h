@@ -24,11 +24,11 @@ struct LayerSource {
 
   weights::ModelConfig config;
   std::vector<weights::StoredTensor> tensors;  // As stored; bytes only of what is here.
-  weights::ServedType type = {};               // In which its layers compute.
-  std::string name;                            // As others call it; empty: nobody does.
-  std::string digest;                          // With the type.
-  /// Files with the layers from `begin` to before `end`, in that type; null where it was stopped.
-  /// Throws InputError.
+  weights::ServedAs as;
+  std::string name;    // As others call it; empty: nobody does.
+  std::string digest;  // With what it is served as.
+  /// Files with the layers from `begin` to before `end`, as it is served; null where it was
+  /// stopped. Throws InputError.
   std::function<std::shared_ptr<const weights::ModelFiles>(int32_t begin, int32_t end,
                                                            const Stops& stops)>
       files;
@@ -47,13 +47,13 @@ bool is_no_file(const std::string& model);
 /// A model as a swarm serves it, of which nothing else is here.
 struct SwarmModel {
   std::string name;
-  weights::ServedType type = {};
-  std::string digest;  // With the type.
+  weights::ServedAs as;
+  std::string digest;  // With what it is served as.
   weights::ModelManifest manifest;
 };
-/// The model that the swarm serves, or the one of that name, in the type that others have where its
-/// user says none; waits until somebody does. Nothing where it was stopped. Throws InputError.
-std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedType type,
+/// The model that the swarm serves, or the one of that name, as others serve it where its user says
+/// nothing of that; waits until somebody does. Nothing where it was stopped. Throws InputError.
+std::optional<SwarmModel> model_of_swarm(const std::string& name, weights::ServedAs as,
                                          const SwarmPlace& place, const Clock& clock,
                                          const LayerSource::Stops& stops);
 

@@ -34,12 +34,18 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
                   "for a little quality")
       ->capture_default_str()
       ->check(CLI::IsMember(std::vector<std::string>(types.begin(), types.end())));
+  const auto kv_types = weights::names_of(weights::KvType());
+  command
+      .add_option("--kv-dtype", arguments.kv_dtype,
+                  "of keys and values: auto (bf16 unless the model's files are fp32), fp32, bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(kv_types.begin(), kv_types.end())));
   command.add_flag("--strict", arguments.strict,
                    "refuse weights that are not finite (default: a warning)");
 }
 
-weights::ServedType type_of(const ModelArguments& arguments) {
-  return weights::served_type(arguments.dtype).value();
+weights::ServedAs served_as(const ModelArguments& arguments) {
+  return weights::ServedAs::of_options(arguments.dtype, arguments.kv_dtype);
 }
 
 void report_not_finite(const model::Model& model, const std::filesystem::path& folder,
@@ -83,21 +89,23 @@ LoadedModel load_model(const ModelArguments& arguments) {
   if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const at::Device device = model::usable_device(arguments.device, "--device");
   const std::filesystem::path folder = weights::resolve_model(arguments.model);
-  const weights::ServedType type = type_of(arguments);
-  if (type == weights::ServedType::kAuto) {
+  const weights::ServedAs as = served_as(arguments);
+  if (as == weights::ServedAs()) {
     LoadedModel loaded = with_tokenizer(arguments, folder, model::load_model(folder, device));
     report_not_finite(loaded.model, folder, arguments.strict);
     return loaded;
   }
   if (!device.is_cpu()) {
-    throw UsageError("--dtype: with --device the weights are fp32; others are for the CPU as yet");
+    throw UsageError(
+        "--dtype, --kv-dtype: with --device weights, keys and values are fp32; others are for the "
+        "CPU as yet");
   }
   const weights::ModelConfig config = weights::load_hf_config(folder).config;
   auto files = std::make_shared<const weights::ModelFiles>(folder, config);
   // Of the weights as stored: in blocks they may look well.
   report_not_finite(model::Model(config, files, model::LayerRange{}), folder, arguments.strict);
-  files = weights::as_served(config, std::move(files), type, 0, config.num_layers,
-                             at::get_num_threads());
+  files =
+      weights::as_served(config, std::move(files), as, 0, config.num_layers, at::get_num_threads());
   return with_tokenizer(arguments, folder, model::Model(config, std::move(files)));
 }
 

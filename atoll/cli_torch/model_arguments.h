@@ -24,10 +24,11 @@ struct ModelArguments {
   std::string device = "cpu";
   int64_t threads = 0;  // 0: all cores.
   std::string dtype = "auto";
+  std::string kv_dtype = "auto";
   bool strict = false;  // Weights that are not finite are refused.
 };
 
-/// MODEL, --tokenizer, --device, --threads, --dtype, --strict.
+/// MODEL, --tokenizer, --device, --threads, --dtype, --kv-dtype, --strict.
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
 
 struct LoadedModel {
@@ -37,8 +38,8 @@ struct LoadedModel {
   tokenizer::Tokenizer tokenizer;
 };
 
-/// In what type its layers compute.
-weights::ServedType type_of(const ModelArguments& arguments);
+/// In what types its layers compute, and keep keys and values.
+weights::ServedAs served_as(const ModelArguments& arguments);
 
 /// What the tokenizer is loaded from, beside which chat templates lie.
 std::filesystem::path tokenizer_place(const ModelArguments& arguments, const LoadedModel& loaded);

@@ -113,7 +113,8 @@ void require_room(const ServeArguments& arguments) {
   const weights::ModelConfig config = weights::load_hf_config(folder).config;
   const weights::ModelFiles files(folder, config);
   double bytes = 0;
-  for (const auto& tensor : tensors_as_served(config, files.tensors(), type_of(arguments.model))) {
+  for (const auto& tensor :
+       tensors_as_served(config, files.tensors(), served_as(arguments.model).type)) {
     bytes += static_cast<double>(weights::num_bytes(tensor));
   }
   const auto kv = static_cast<double>(kv_bytes(arguments));
@@ -178,7 +179,7 @@ struct PartBytes {
 };
 PartBytes part_bytes(const LayerSource& source) {
   auto layers = weights::tensors_by_part(source.config);
-  const auto served = tensors_as_served(source.config, source.tensors, source.type);
+  const auto served = tensors_as_served(source.config, source.tensors, source.as.type);
   PartBytes bytes{.head = static_cast<double>(weights::part_bytes(served, layers.back()))};
   layers.pop_back();
   for (const std::vector<size_t>& layer : layers) {
@@ -197,9 +198,9 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   const double program = kProgramBytes + (arguments.head ? each.head : 0);
   const auto kv = static_cast<double>(kv_bytes(arguments));
   // A page of keys and values is there for all of a server's layers.
-  const double element =
-      weights::keeps_narrow_kv(config, source.tensors, source.type) ? sizeof(c10::BFloat16)
-                                                                    : sizeof(float);
+  const double element = weights::keeps_narrow_kv(config, source.tensors, source.as)
+                             ? sizeof(c10::BFloat16)
+                             : sizeof(float);
   const double page = 2.0 * element * model::KvPool::kPagePositions *
                       static_cast<double>(config.num_kv_heads * config.head_size());
   const auto fitting = static_cast<int64_t>(

@@ -111,8 +111,7 @@ std::string decrypted(std::string_view backup, std::string_view passphrase) {
   const std::string_view salt = head.substr(kMagic.size() + 2);
   const WipedKey key(passphrase, salt, log2_cost);
   try {
-    Bytes secret =
-        unsealed(as_byte_span(backup.substr(kHeadBytes)), key.get(), as_byte_span(head));
+    Bytes secret = unsealed(as_byte_span(backup.substr(kHeadBytes)), key.get(), as_byte_span(head));
     std::string text(as_text(secret));
     OPENSSL_cleanse(secret.data(), secret.size());
     return text;

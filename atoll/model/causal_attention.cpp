@@ -181,8 +181,9 @@ class Tile {
     for (int64_t key = sight_.first_key; key < sight_.last_key;) {
       const int64_t end = are_packed ? row_.k.run_end(key, sight_.last_key) : sight_.last_key;
       const int64_t count = std::min(kernel_.lanes, end - key);
-      Panel panel = are_packed ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride, row_.k.format}
-                               : pack(key, count, packed);
+      Panel panel = are_packed
+                        ? Panel{row_.k.at(key, kv_head_), row_.k.element_stride, row_.k.format}
+                        : pack(key, count, packed);
       float* const scores = scores_SM_.data() + (key - sight_.first_key) * width_;
       if (keys_are_lanes) {
         score_by_keys(count, panel, few, scores);

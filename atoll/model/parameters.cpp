@@ -60,7 +60,9 @@ Parameters::Parameters(const weights::ModelConfig& config,
                        std::shared_ptr<const weights::ModelFiles> files)
     : specs_(weights::parameter_specs(config)),
       parts_(by_use<decltype(parts_)>(specs_)),
-      kv_type_(weights::keeps_narrow_kv(config, files->tensors()) ? at::kBFloat16 : at::kFloat),
+      kv_type_(weights::keeps_narrow_kv(config, files->tensors(), {.kv = files->kv_type()})
+                   ? at::kBFloat16
+                   : at::kFloat),
       files_(std::move(files)) {}
 
 at::Device Parameters::device() const {

@@ -31,8 +31,8 @@ struct DotTask {
 
 struct ProductKernel {
   using Multiply = void (*)(int64_t num_rows, int64_t count, const float* x, int64_t x_stride,
-                            const void* panel, int64_t panel_stride, float* out,
-                            int64_t out_stride, bool adds);
+                            const void* panel, int64_t panel_stride, float* out, int64_t out_stride,
+                            bool adds);
   using Dots = void (*)(const DotTask& task, const float* x, const void* const* weights,
                         float* out);
 

@@ -168,8 +168,11 @@ ModelFiles::ModelFiles(const fs::path& path, const ModelConfig& config)
 }
 
 ModelFiles::ModelFiles(const ModelConfig& config, std::vector<StoredTensor> tensors,
-                       std::shared_ptr<const void> holder)
-    : specs_(parameter_specs(config)), tensors_(std::move(tensors)), holder_(std::move(holder)) {
+                       std::shared_ptr<const void> holder, KvType kv_type)
+    : specs_(parameter_specs(config)),
+      tensors_(std::move(tensors)),
+      holder_(std::move(holder)),
+      kv_type_(kv_type) {
   ATOLL_CHECK(tensors_.size() == specs_.size());
 }
 

@@ -18,6 +18,13 @@ namespace atl::weights {
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
 
+/// In which keys and values are kept.
+enum class KvType {
+  kAuto,  // BF16 where the weights that make them are stored in less than FP32, else FP32.
+  kFp32,
+  kBf16,
+};
+
 class ModelFiles {
  public:
   /// Of a folder (model.safetensors, or shards with an index) or a GGUF file. Throws InputError
@@ -27,11 +34,12 @@ class ModelFiles {
   ModelFiles(const std::filesystem::path& path, const ModelConfig& config);
   /// Of tensors that lie elsewhere, in the order of parameter_specs(); `holder` keeps them there.
   ModelFiles(const ModelConfig& config, std::vector<StoredTensor> tensors,
-             std::shared_ptr<const void> holder);
+             std::shared_ptr<const void> holder, KvType kv_type = KvType::kAuto);
 
   /// In the order of parameter_specs(). Those of a part of the model that is not here have no bytes
   /// (part_store.h).
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  KvType kv_type() const { return kv_type_; }
   /// All of them as FP32, at their places in the flat buffer.
   void read(std::span<float> values_P) const;
   /// The smallest type of safetensors that holds them as they are: F16 or BF16 where all are so,
@@ -44,6 +52,7 @@ class ModelFiles {
   std::vector<SafetensorsFile> shards_;
   std::vector<Bytes> joined_;  // What the shards hold in parts.
   std::shared_ptr<const void> holder_;
+  KvType kv_type_ = KvType::kAuto;
   std::unique_ptr<codec::GgufFile> gguf_;
 };
 
