@@ -58,6 +58,7 @@ struct Recomputed {
   struct Hop {
     double received = 0;
     double made = 0;
+    bool is_restored = false;  // Some of its keys and values were made elsewhere.
   };
   uint64_t number = 0;    // The audit's.
   std::vector<Hop> hops;  // Empty: it could not be recomputed.

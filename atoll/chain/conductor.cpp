@@ -70,6 +70,8 @@ void Conductor::let_go(Session& session) {
     if (server->second.is_ready) say_forget(hop.address, session);
   }
   keys_.erase(session.number);
+  session.restoring.reset();
+  session.kept_by.clear();
   session.hops.clear();
   session.is_broken = false;
   session.cut_behind.reset();
@@ -150,7 +152,7 @@ void Conductor::begin(Key key, Session& session, std::vector<Hop> hops, Time now
   session.num_fed = session.num_done = session.shares_with == 0 ? 0 : session.text.num_shared;
   session.had_chain = true;
   session.since = now;
-  feed(key, session);
+  if (!restore_beginning(key, session, now)) feed(key, session);
 }
 
 void Conductor::find_chains(Time now) {
@@ -172,7 +174,7 @@ void Conductor::find_chains(Time now) {
 }
 
 void Conductor::feed(Key key, Session& session) {
-  if (session.hops.empty() || session.is_broken) return;
+  if (session.hops.empty() || session.is_broken || session.restoring) return;
   const auto window =
       options_.chunk_tokens * (static_cast<int64_t>(session.hops.size()) + 1) + session.num_done;
   while (session.num_fed < session.text.num_tokens && session.num_fed < window) {
@@ -185,6 +187,9 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.shares_with = session.shares_with;
     feed.work.num_shared = session.shares_with == 0 ? 0 : session.text.num_shared;
     feed.work.hops = session.hops;
+    const int64_t skipped = session.shares_with == 0 ? session.hops.front().restored
+                                                     : session.text.num_shared;
+    if (session.epoch == 1 && session.num_fed == skipped) feed.num_skipped = skipped;
     actions_.emplace_back(std::move(feed));
     session.num_fed = end;
   }
@@ -219,6 +224,7 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     }
   }
   feed(key, session);
+  keep_chunks(key, session, now);
   consider_audit(key, session, kAuditedAtLeast, now);
   const bool is_awaited = std::ranges::any_of(sessions_, [&](const auto& other) {
     return other.second.hops.empty() && other.second.text.shares_with == found->first;
@@ -279,6 +285,7 @@ void Conductor::tick(Time now) {
   watch_sessions(now);
   watch_audits(now);
   watch_rests(now);
+  watch_restores(now);
   std::erase_if(cut_links_, [&](const auto& link) { return now >= link.second; });
   find_chains(now);
 }

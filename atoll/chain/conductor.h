@@ -39,6 +39,9 @@ struct ConductorOptions {
   /// Of the tokens that pass each server, so large a part is recomputed (audit.h). 0: none.
   double audit_fraction = 0;
   uint64_t audit_seed = 0;  // A secret: which texts, and how far.
+  /// Keys and values of texts' chunks, of so many tokens each, are kept (kv/chunk.h): for texts that
+  /// begin as they do, and for servers that take a place. 0: none are.
+  int64_t kept_tokens = 0;
 };
 
 /// Not thread-safe. Call take_actions() after each event, and do them in order.
@@ -67,12 +70,26 @@ class Conductor {
     std::string address;
     Work work;
     int64_t end = 0;
+    int64_t num_skipped = 0;  // The text's first tokens, which are not read; of its first rows.
   };
   /// It cannot go on; it is forgotten here.
   struct Refuse {
     Key key = 0;
     std::string reason;
     bool is_full = false;  // Only for want of room: later it may.
+  };
+  /// The message is to have the text's chunks from its first one to before number `end`.
+  struct KeepChunks {
+    Key key = 0;
+    std::string address;
+    Keep message;
+    uint32_t end = 0;
+  };
+  struct RestoreChunks {
+    Key key = 0;
+    std::string address;
+    Restore message;
+    uint32_t end = 0;
   };
   /// What the text's first tokens are, and what came of them, is set aside for an audit.
   struct SetAside {
@@ -84,7 +101,7 @@ class Conductor {
   /// With what was set aside, and what is known of it now; recomputed() is to follow.
   struct Recompute {
     uint64_t number = 0;
-    std::vector<Span> layers;
+    std::vector<Hop> hops;
     std::vector<Testimony> said;
   };
   /// Nothing comes of an audit.
@@ -102,7 +119,8 @@ class Conductor {
     std::string reason;
   };
   using Action =
-      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone, Accuse>;
+      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone, Accuse,
+                   KeepChunks, RestoreChunks>;
 
   /// A text, as its owner knows it.
   struct Text {
@@ -110,6 +128,7 @@ class Conductor {
     int64_t num_guessed = 0;  // of which the last ones are guesses.
     int64_t wanted_from = 0;  // Of earlier tokens nothing is wanted.
     int64_t num_to_come = 1;  // Tokens, about: for the choice of a route.
+    bool may_skip = false;    // What was read of it before need not be read again.
     /// A text that begins with as many tokens of this one: they need not be read twice.
     Key shares_with = 0;  // 0: none.
     int64_t num_shared = 0;
@@ -145,6 +164,7 @@ class Conductor {
   void distrust(Key key, Time now);
   void pong(const std::string& address, const Pong& message, Time now);
   void testimony(const std::string& address, const Testimony& message, Time now);
+  void restored(const std::string& address, const Restored& message, Time now);
   void recomputed(const Recomputed& found, Time now);
   /// Call it every kTick.
   void tick(Time now);
@@ -178,6 +198,19 @@ class Conductor {
     double to_audit = 0;       // Tokens.
     int num_evasions = 0;      // Audits without its word, one after another.
   };
+  /// Servers that are asked what of a text they have, before it goes on.
+  struct Restoring {
+    bool begins = false;  // All of its chain; else those that take a place.
+    std::map<std::string, std::optional<int64_t>> found;  // By server: positions, once it has said.
+    std::vector<std::pair<size_t, size_t>> runs;          // Of hops: from, to before.
+    std::vector<size_t> resenders;  // Hops whose next one is new.
+    Time until{};
+  };
+  /// What a server of its chain was told to keep.
+  struct KeptBy {
+    uint32_t num_chunks = 0;
+    std::string neighbour;
+  };
   struct Session {
     Text text;
     uint64_t number = 0;
@@ -196,6 +229,10 @@ class Conductor {
     Duration pause{};
     bool had_chain = false;
     bool lacks_memory = false;
+    std::optional<Restoring> restoring;
+    bool may_restore = true;
+    std::map<std::string, KeptBy> kept_by;  // By server of its chain.
+    std::vector<std::string> holders;       // Others that have chunks of it, the last one first.
     /// One of its servers says that it does not reach the next; since when.
     std::optional<std::pair<std::string, Time>> cut_behind;
   };
@@ -237,6 +274,21 @@ class Conductor {
   /// Those that the server has, or also those of which servers that were replaced made parts.
   void end_rests_of(const std::string& address, bool or_mixed = false);
   void watch_rests(Time now);
+  int64_t whole_chunks(int64_t num_positions) const;
+  void keep_chunks(Key key, Session& session, Time now);
+  std::string neighbour_for(const Session& session, size_t hop, Time now) const;
+  void ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
+               std::vector<std::string> holders);
+  bool restore_beginning(Key key, Session& session, Time now);
+  bool restore_places(Key key, Session& session, std::vector<std::pair<size_t, size_t>> runs,
+                      std::vector<size_t> resenders, Time now);
+  double seconds_to_read(const Session& session, const std::pair<size_t, size_t>& run,
+                         int64_t num_positions) const;
+  double seconds_to_restore(const Hop& hop, const std::vector<std::string>& holders,
+                            int64_t num_positions) const;
+  void end_restoring(Key key, Session& session, Time now);
+  void resend(Session& session, const std::vector<size_t>& resenders);
+  void watch_restores(Time now);
   void watch_servers(Time now);
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);

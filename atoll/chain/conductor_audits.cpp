@@ -40,15 +40,18 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
   if (!is_possible) return;
   Audit audit{.session = session.number, .hops = session.hops, .servers = {}, .said = {}};
   double owed = 0;
+  int64_t unseen = 0;  // The servers know nothing of what was restored.
   for (const Hop& hop : session.hops) {
+    unseen = std::max(unseen, hop.restored);
     const auto server = servers_.find(hop.address);
     if (server == servers_.end() || !is_usable(server->second, now)) return;
     owed = std::max(owed, server->second.to_audit);
     audit.servers.push_back(server->second.lease.name);
   }
   if (owed < static_cast<double>(kAuditedAtLeast)) return;
+  if (unseen > 0 && unseen + kAuditedAtLeast > std::min(num_sure, kDeepest)) return;
   const double depth = owed / (1 - random_uniform(options_.audit_seed, 0, ++last_audit_));
-  audit.end = std::min({num_sure, kDeepest, static_cast<int64_t>(std::min(depth, 1e9))});
+  audit.end = std::min({num_sure, kDeepest, unseen + static_cast<int64_t>(std::min(depth, 1e9))});
   audit.is_mixed = session.is_mixed;
   audit.since = now;
   audit.said.resize(audit.hops.size());
@@ -92,6 +95,7 @@ void Conductor::begin_anew_of(uint64_t session, Time now) {
     if (rest != resting_.end()) end_rest(rest->first);
     return;
   }
+  sessions_.at(key->second).may_restore = false;  // What is kept may be what is wrong.
   begin_anew(sessions_.at(key->second), now);
   find_chains(now);
 }
@@ -137,9 +141,8 @@ void Conductor::testimony(const std::string& address, const Testimony& message, 
   }
   audit.said[index] = message;
   if (!audit.is_heard()) return;
-  Recompute heard{.number = found->first, .layers = {}, .said = std::exchange(audit.said, {})};
-  for (const Hop& each : audit.hops) heard.layers.push_back(each.layers);
-  actions_.emplace_back(std::move(heard));
+  actions_.emplace_back(Recompute{
+      .number = found->first, .hops = audit.hops, .said = std::exchange(audit.said, {})});
 }
 
 void Conductor::recomputed(const Recomputed& found, Time now) {

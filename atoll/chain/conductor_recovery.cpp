@@ -38,6 +38,13 @@ void Conductor::replace_in(Key key, Session& session, const std::string& address
                            Time now) {
   const auto hop = std::ranges::find(session.hops, address, &Hop::address);
   if (hop == session.hops.end()) return;
+  if (const auto kept = session.kept_by.extract(address); !kept.empty()) {
+    // It may have them still, where it only leaves; so may its neighbour.
+    for (const std::string& holder : {address, kept.mapped().neighbour}) {
+      std::erase(session.holders, holder);
+      if (!holder.empty()) session.holders.insert(session.holders.begin(), holder);
+    }
+  }
   Server& server = servers_.at(address);
   if (!server.hangs) {
     // Whatever it has of the session is not gone by any more, even if it comes back.
@@ -82,12 +89,14 @@ void Conductor::move_from(const std::string& address, Time now) {
 
 /// Others in the place of its servers that cannot be used, run by run of them.
 void Conductor::repair(Key key, Session& session, Time now) {
+  if (session.restoring) end_restoring(key, session, now);
   std::vector<Candidate> others = candidates(session.text.num_tokens, now);
   std::erase_if(others, [&](const Candidate& other) {
     return std::ranges::find(session.hops, other.address, &Hop::address) != session.hops.end();
   });
   std::vector<Hop> hops;
   std::vector<size_t> resenders;  // Servers whose next one is new.
+  std::vector<std::pair<size_t, size_t>> runs;  // Of new ones.
   bool feeds_anew = false;
   const std::vector<Hop>& old = session.hops;
   std::vector<std::string> left;
@@ -122,10 +131,10 @@ void Conductor::repair(Key key, Session& session, Time now) {
       resenders.push_back(hops.size() - 1);
       hops.back().send_from = 0;  // Whoever is behind it now has nothing yet.
     }
+    runs.emplace_back(hops.size(), hops.size() + found->size());
     hops.insert(hops.end(), found->begin(), found->end());
     i = end;
   }
-  const SessionId id{.gateway = options_.gateway, .number = session.number};
   session.is_broken = false;
   session.is_mixed = true;
   session.cut_behind.reset();
@@ -136,12 +145,8 @@ void Conductor::repair(Key key, Session& session, Time now) {
     const auto server = servers_.find(address);
     if (server != servers_.end() && server->second.is_ready) say_forget(address, session);
   }
-  for (const size_t i : resenders) {
-    const auto first = session.hops.begin() + static_cast<std::ptrdiff_t>(i);
-    actions_.emplace_back(
-        Say{first->address,
-            Reroute{.session = id, .epoch = session.epoch, .hops = {first, session.hops.end()}}});
-  }
+  if (restore_places(key, session, std::move(runs), resenders, now)) return;
+  resend(session, resenders);
   if (feeds_anew) {
     session.num_fed = 0;
     // Both are read anew there, and what they share once.
@@ -149,6 +154,17 @@ void Conductor::repair(Key key, Session& session, Time now) {
     session.shares_with = other == sessions_.end() ? 0 : other->second.number;
   }
   feed(key, session);
+}
+
+/// They are told who follows them from now on.
+void Conductor::resend(Session& session, const std::vector<size_t>& resenders) {
+  const SessionId id{.gateway = options_.gateway, .number = session.number};
+  for (const size_t i : resenders) {
+    const auto first = session.hops.begin() + static_cast<std::ptrdiff_t>(i);
+    actions_.emplace_back(
+        Say{first->address,
+            Reroute{.session = id, .epoch = session.epoch, .hops = {first, session.hops.end()}}});
+  }
 }
 
 void Conductor::distrust(Key key, Time now) {

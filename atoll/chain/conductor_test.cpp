@@ -228,12 +228,60 @@ TEST(Conductor, TextsThatAreOverAreKeptForAWhile) {
   EXPECT_TRUE(world.servers().at("a").sessions.empty());
 }
 
+TEST(Conductor, WhoTakesAPlaceBeginsWithWhatWasKept) {
+  SimulatedChain world(2, {.kept_tokens = SimulatedChain::kKeptTokens});
+  world.add_server("a", {0, 4});
+  world.add_server("b", {4, 8});
+  world.add_server("b2", {4, 8});
+  world.add_server("c", {8, 12});
+  world.ask(1, prompt_of(1, 40), 200);
+  world.run_for(milliseconds(600));
+  const std::string used = world.servers().at("b").sessions.empty() ? "b2" : "b";
+  const std::string other = used == "b" ? "b2" : "b";
+  const int64_t before = world.servers().at("a").num_read;
+  world.kill(used);
+  world.tell();
+  world.run_for(milliseconds(20'000));
+  expect_undisturbed(world, {{1, prompt_of(1, 40)}}, 160);
+  EXPECT_EQ(world.num_restored(), 1);
+  const int64_t read_since = world.servers().at("a").num_read - before;
+  EXPECT_LT(world.servers().at(other).num_read, read_since + 3 * 8);
+  EXPECT_EQ(world.conductor().recoveries(), (std::map<std::string, int64_t>{{"lost", 1}}));
+}
+
+TEST(Conductor, WhatWasKeptIsNotReadAgain) {
+  SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  world.ask(1, prompt_of(1, 100), 110);
+  world.run_for(milliseconds(5000));
+  world.run_for(std::chrono::minutes(12));  // It does not rest any more.
+  ASSERT_TRUE(world.kept().empty());
+  const int64_t before = world.servers().at("a").num_read;
+  world.ask(2, prompt_of(1, 100), 110);
+  world.run_for(milliseconds(5000));
+  expect_undisturbed(world, {{1, prompt_of(1, 100)}, {2, prompt_of(1, 100)}}, 10);
+  EXPECT_EQ(world.num_restored(), 2);
+  EXPECT_LE(world.servers().at("a").num_read - before, 4 + 2 * 10);
+  // Where one of them has lost it, it is read by both.
+  world.run_for(std::chrono::minutes(12));
+  world.servers().at("b").kept.clear();
+  world.servers().at("a").kept.clear();
+  world.ask(3, prompt_of(1, 100), 110);
+  world.run_for(milliseconds(5000));
+  expect_undisturbed(world, {{3, prompt_of(1, 100)}}, 10);
+  EXPECT_EQ(world.num_restored(), 2);
+}
+
 TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
+  int64_t num_restored = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     // Some layers are nobody's for seconds.
     SimulatedChain world(seed,
-                         {.first_patience = std::chrono::minutes(1), .audit_fraction = 0.125});
+                         {.first_patience = std::chrono::minutes(1),
+                          .audit_fraction = 0.125,
+                          .kept_tokens = seed % 2 == 0 ? SimulatedChain::kKeptTokens : 0});
     world.add_crowd();
     std::map<Conductor::Key, std::vector<uint64_t>> asked;
     const size_t num_new = 60;
@@ -265,8 +313,10 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
     EXPECT_EQ(world.conductor().num_sessions(), 0);
     for (const auto& [name, reason] : world.conductor().liars())
       ADD_FAILURE() << name << ": " << reason;
+    num_restored += world.num_restored();
     if (testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(num_restored, 100);
 }
 
 }  // namespace

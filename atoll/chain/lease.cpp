@@ -66,7 +66,8 @@ std::string fault_of(const Lease& lease) {
   if (const std::string fault = waits ? "" : fault_of(lease.layers, lease); !fault.empty()) {
     return fault;
   }
-  if (!is_speed(lease.layers_per_s) || !is_speed(lease.token_layers_per_s)) {
+  if (!is_speed(lease.layers_per_s) || !is_speed(lease.token_layers_per_s) ||
+      !is_speed(lease.neighbour_layers_per_s)) {
     return "its speed is none";
   }
   const bool has_room = lease.num_free >= 0 && lease.num_free <= lease.num_positions;

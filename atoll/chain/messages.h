@@ -19,10 +19,11 @@
 #include "atoll/base/bytes.h"
 #include "atoll/chain/fingerprint.h"
 #include "atoll/decoding/order.h"
+#include "atoll/kv/chunk.h"
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 7;
+constexpr uint16_t kProtocol = 8;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -47,6 +48,9 @@ struct Hop {
   std::string address;  // HOST:PORT
   Span layers;
   int64_t send_from = 0;  // What it makes of earlier positions nobody waits for.
+  /// Keys and values of earlier positions it has had restored: for who does not know the session
+  /// yet, what comes begins here.
+  int64_t restored = 0;
 
   bool operator==(const Hop&) const = default;
 };
@@ -163,6 +167,58 @@ struct Testimony {
   std::vector<Fingerprint> made;      // By its last one, before it was encoded for the wire.
 };
 
+// ---- Keys and values that are kept (kv/chunk.h).
+
+/// From a gateway: these chunks of a session, of which the first is number `first`, are read, and
+/// are to be kept; and a copy of them at another server.
+struct Keep {
+  SessionId session;
+  Digest group{};
+  uint32_t first = 0;
+  std::vector<kv::Chunk> chunks;
+  std::string neighbour;  // HOST:PORT; empty: nowhere else.
+};
+/// From a gateway: the session is to begin with as many of these chunks, its first ones, as are
+/// kept here or by `holders`, who are asked in this order.
+struct Restore {
+  SessionId session;
+  uint32_t epoch = 0;
+  Span layers;
+  Digest group{};
+  std::vector<kv::Chunk> chunks;
+  std::vector<std::string> holders;
+};
+/// The answer: positions before `end` need not be read.
+struct Restored {
+  SessionId session;
+  uint32_t epoch = 0;
+  int64_t end = 0;
+};
+
+/// From server to server: have you got these?
+struct Fetch {
+  uint64_t number = 0;
+  std::vector<kv::BlobName> names;
+};
+/// The answer: each of them, or none of its bytes.
+struct Fetched {
+  uint64_t number = 0;
+  std::vector<Bytes> blobs;
+};
+struct NamedBlob {
+  kv::BlobName name;
+  Bytes blob;
+};
+/// From server to server: keep these, as long as there is room.
+struct Store {
+  uint64_t number = 0;
+  std::vector<NamedBlob> blobs;
+};
+/// The answer.
+struct Stored {
+  uint64_t number = 0;
+};
+
 struct Ping {
   uint64_t number = 0;
 };
@@ -229,6 +285,7 @@ struct Lease {
   int64_t num_positions = 0;      // of so many.
   int32_t num_sessions = 0;
   std::vector<Link> links;
+  double neighbour_layers_per_s = 0;  // Kept positions' layers, to another server; 0: not yet.
 
   bool operator==(const Lease&) const = default;
 };
@@ -262,6 +319,7 @@ struct Revoked {
 
 using Message =
     std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
-                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest, Revoked>;
+                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest, Revoked,
+                 Keep, Restore, Restored, Fetch, Fetched, Store, Stored>;
 
 }  // namespace atl::chain

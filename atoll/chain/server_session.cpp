@@ -7,6 +7,15 @@
 
 namespace atl::chain {
 
+ServerSession::ServerSession(SessionId id, int64_t num_restored)
+    : id_(id),
+      length_(num_restored),
+      arrived_(num_restored),
+      kept_begin_(num_restored),
+      is_restored_(true),
+      received_(static_cast<size_t>(num_restored)),
+      made_(static_cast<size_t>(num_restored)) {}
+
 ServerSession::ServerSession(SessionId id, const ServerSession& other, int64_t num_shared)
     : id_(id),
       shares_with_(other.id_.number),
@@ -14,6 +23,7 @@ ServerSession::ServerSession(SessionId id, const ServerSession& other, int64_t n
       length_(other.length_),
       arrived_(other.length_),
       kept_(other.kept_),
+      kept_begin_(other.kept_begin_),
       received_(other.received_),
       made_(other.made_),
       keeps_(other.keeps_),
@@ -33,6 +43,7 @@ void ServerSession::go_back(int64_t position) {
   cut_off(kept_);
   kept_bytes_ = 0;
   for (const Rows& rows : kept_) kept_bytes_ += num_bytes(rows);
+  kept_begin_ = std::min(kept_begin_, position);
   arrived_ = std::min(arrived_, position);
   length_ = std::min(length_, position);
   if (position < num_shared_) num_shared_ = shares_with_ = 0;
@@ -44,7 +55,7 @@ void ServerSession::go_back(int64_t position) {
 std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& other,
                                                          int64_t num_shared) {
   ATOLL_CHECK(length_ < num_shared && num_shared <= arrived_ && num_shared <= other.length_);
-  const bool is_kept = other.keeps_ && hops_.size() > 1;
+  const bool is_kept = other.keeps_ && hops_.size() > 1 && other.kept_begin_ <= length_;
   if (!is_kept && hops_.front().send_from < num_shared) return std::nullopt;
   ServerSession begun(id_, other, num_shared);
   shares_with_ = other.id_.number;
@@ -52,6 +63,7 @@ std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& ot
   const int64_t before = std::exchange(length_, num_shared);
   while (!unread_.empty() && unread_.front().end() <= length_) unread_.pop_front();
   kept_ = std::move(begun.kept_);
+  kept_begin_ = begun.kept_begin_;
   kept_bytes_ = begun.kept_bytes_;
   keeps_ = other.keeps_;
   received_ = std::move(begun.received_);
@@ -84,12 +96,13 @@ ServerSession::Taken ServerSession::take(Work work) {
   if (hops_.empty() || work.epoch > epoch_) {
     const std::string before = next();
     const bool is_new = hops_.empty();
+    if (is_new && is_restored_) go_back(std::min(length_, work.hops.front().restored));
     epoch_ = work.epoch;
     hops_ = std::move(work.hops);
     // Its gateway says so as well (Reroute), but that may come later than these rows.
-    if (!is_new && keeps_ && next() != before) {
+    if (!is_new && next() != before && can_resend()) {
       rerouted_ = epoch_;
-      again_ = kept_from(0);
+      again_ = kept_from(hops_.size() > 1 ? hops_[1].restored : 0);
     }
   }
   precision_ = work.rows.precision;
@@ -182,10 +195,15 @@ std::optional<std::vector<Message>> ServerSession::reroute(const Reroute& messag
   // Rows that came by the new route may have told of it before.
   if (message.epoch <= rerouted_ || message.epoch < epoch_) return std::vector<Message>();
   const bool is_here = !hops_.empty() && message.hops.front().layers == layers();
-  if (!is_here || !keeps_ || message.hops.size() == 1) return std::nullopt;
-  rerouted_ = epoch_ = message.epoch;
+  if (!is_here || message.hops.size() == 1) return std::nullopt;
   hops_ = message.hops;
-  return kept_from(0);
+  if (!can_resend()) return std::nullopt;
+  rerouted_ = epoch_ = message.epoch;
+  return kept_from(hops_[1].restored);
+}
+
+bool ServerSession::can_resend() const {
+  return keeps_ && (hops_.size() == 1 || hops_[1].restored >= kept_begin_);
 }
 
 std::vector<Message> ServerSession::kept_from(int64_t begin) const {

@@ -24,6 +24,9 @@ constexpr int64_t kMostAhead = 256;
 class ServerSession {
  public:
   explicit ServerSession(SessionId id) : id_(id) {}
+  /// One whose first positions, as many, have keys and values that were read elsewhere: what came,
+  /// and what was made of it, is not known here.
+  ServerSession(SessionId id, int64_t num_restored);
   /// One that begins with the first `num_shared` positions of another, which has read them.
   ServerSession(SessionId id, const ServerSession& other, int64_t num_shared);
 
@@ -81,6 +84,9 @@ class ServerSession {
 
  private:
   void go_back(int64_t position);
+  /// Whether all is kept that the next hop is to get.
+  bool can_resend() const;
+  /// From there on, or as the next hop is to get it.
   std::vector<Message> kept_from(int64_t begin) const;
   std::optional<Message> sent_on(Rows made) const;
   void keep(const Rows& made);
@@ -96,8 +102,10 @@ class ServerSession {
   int64_t length_ = 0;
   int64_t arrived_ = 0;  // Positions of which rows are here or were read.
   std::deque<Rows> unread_;
-  std::deque<Rows> kept_;              // All from position 0 on.
-  std::vector<Fingerprint> received_;  // Of all positions that were read.
+  std::deque<Rows> kept_;              // All from this position on.
+  int64_t kept_begin_ = 0;
+  bool is_restored_ = false;
+  std::vector<Fingerprint> received_;  // Of all positions; of those that were restored, zeros.
   std::vector<Fingerprint> made_;
   std::vector<Message> again_;
   bool keeps_ = true;

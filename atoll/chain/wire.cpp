@@ -36,13 +36,22 @@ void visit(auto& io, Is<Outcome> auto& m) {
 
 }  // namespace atl::decoding
 
+namespace atl::kv {
+
+using swarm::Is;
+
+void visit(auto& io, Is<Chunk> auto& m) { io(m.secret, m.check); }
+void visit(auto& io, Is<BlobName> auto& m) { io(m.group, m.id); }
+
+}  // namespace atl::kv
+
 namespace atl::chain {
 
 using swarm::Is;
 
 void visit(auto& io, Is<Span> auto& m) { io(m.begin, m.end); }
 void visit(auto& io, Is<SessionId> auto& m) { io(m.gateway, m.number); }
-void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers, m.send_from); }
+void visit(auto& io, Is<Hop> auto& m) { io(m.address, m.layers, m.send_from, m.restored); }
 void visit(auto& io, Is<Greet> auto& m) { io(m.protocol, m.version, m.model, m.gateway); }
 void visit(auto& io, Is<Greeted> auto& m) { io(m.layers); }
 void visit(auto& io, Is<Refused> auto& m) { io(m.reason); }
@@ -62,7 +71,7 @@ void visit(auto& io, Is<Link> auto& m) { io(m.address, m.round_trip_ms); }
 void visit(auto& io, Is<Lease> auto& m) {
   io(m.name, m.address, m.model, m.digest, m.num_layers, m.max_layers, m.is_fixed, m.state,
      m.layers, m.layers_per_s, m.token_layers_per_s, m.num_free, m.num_positions, m.num_sessions,
-     m.links, m.has_head, m.has_files);
+     m.links, m.has_head, m.has_files, m.neighbour_layers_per_s);
 }
 void visit(auto& io, Is<Offer> auto& m) { io(m.lease); }
 void visit(auto& io, Is<Place> auto& m) { io(m.layers); }
@@ -76,6 +85,16 @@ void visit(auto& io, Is<Want> auto& m) { io(m.model, m.part, m.piece); }
 void visit(auto& io, Is<Piece> auto& m) { io(m.model, m.part, m.piece, m.bytes); }
 void visit(auto& io, Is<Rest> auto& m) { io(m.session); }
 void visit(auto& io, Is<Revoked> auto& m) { io(m.signed_list); }
+void visit(auto& io, Is<Keep> auto& m) { io(m.session, m.group, m.first, m.chunks, m.neighbour); }
+void visit(auto& io, Is<Restore> auto& m) {
+  io(m.session, m.epoch, m.layers, m.group, m.chunks, m.holders);
+}
+void visit(auto& io, Is<Restored> auto& m) { io(m.session, m.epoch, m.end); }
+void visit(auto& io, Is<Fetch> auto& m) { io(m.number, m.names); }
+void visit(auto& io, Is<Fetched> auto& m) { io(m.number, m.blobs); }
+void visit(auto& io, Is<NamedBlob> auto& m) { io(m.name, m.blob); }
+void visit(auto& io, Is<Store> auto& m) { io(m.number, m.blobs); }
+void visit(auto& io, Is<Stored> auto& m) { io(m.number); }
 
 namespace {
 
@@ -85,13 +104,23 @@ constexpr swarm::FrameKind kFrame{
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
     "Greet",   "Greeted",   "Refused", "Work",  "Output", "Reroute", "Forget",
     "Trouble", "Ping",      "Pong",    "Offer", "Place",  "Watch",   "Servers",
-    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",    "Revoked"};
+    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",    "Revoked",
+    "Keep",    "Restore",   "Restored", "Fetch", "Fetched", "Store", "Stored"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
 
+constexpr size_t kMaxChunks = size_t{1} << 16;  // 16 million tokens.
+constexpr int32_t kMaxLayers = 1 << 12;
+constexpr size_t kMaxHolders = 16;
+constexpr size_t kMaxBlobs = size_t{1} << 12;  // A chunk of all layers.
+
 bool is_position(int64_t value) { return value >= 0 && value <= kMaxPosition; }
+
+void check_address(const std::string& address) {
+  if (address.size() > kMaxAddressBytes) throw InputError("an address that cannot be one");
+}
 
 void check(const std::vector<Hop>& hops) {
   if (hops.empty() || hops.size() > kMaxHops) {
@@ -103,8 +132,9 @@ void check(const std::vector<Hop>& hops) {
     if (layers.begin < 0 || layers.size() <= 0 || !joins) {
       throw InputError("a route whose layers do not follow each other");
     }
-    if (hops[i].address.size() > kMaxAddressBytes || !is_position(hops[i].send_from)) {
-      throw InputError("a route with an address or a position that cannot be");
+    check_address(hops[i].address);
+    if (!is_position(hops[i].send_from) || !is_position(hops[i].restored)) {
+      throw InputError("a route with a position that cannot be");
     }
   }
 }
@@ -139,6 +169,23 @@ struct Check {
   void operator()(const Reroute& m) const { check(m.hops); }
   void operator()(const Testify& m) const {
     if (!is_position(m.end)) throw InputError("a position that cannot be");
+  }
+  void operator()(const Keep& m) const {
+    check_address(m.neighbour);
+    if (m.first + m.chunks.size() > kMaxChunks) throw InputError("chunks beyond any context");
+  }
+  void operator()(const Restore& m) const {
+    for (const std::string& holder : m.holders) check_address(holder);
+    if (m.layers.begin < 0 || m.layers.size() <= 0 || m.layers.end > kMaxLayers ||
+        m.holders.size() > kMaxHolders || m.chunks.size() > kMaxChunks) {
+      throw InputError("what is to be restored cannot be");
+    }
+  }
+  void operator()(const Restored& m) const {
+    if (!is_position(m.end)) throw InputError("a position that cannot be");
+  }
+  void operator()(const Fetch& m) const {
+    if (m.names.size() > kMaxBlobs) throw InputError("too many blobs at once");
   }
   void operator()(const auto& /*message*/) const {}
 };

@@ -34,8 +34,7 @@ KvPage KvPool::take() {
   if (num_left() <= 0) return nullptr;
   at::Tensor page;
   if (shelf_->spare.empty()) {
-    const int64_t size = layers_.size() * 2 * heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2];
-    page = at::empty({size + kBehind}, options_).narrow(0, 0, size).view({layers_.size(), 2, -1});
+    page = loose_page();
   } else {
     page = std::move(shelf_->spare.back());
     shelf_->spare.pop_back();
@@ -49,6 +48,11 @@ KvPage KvPool::take() {
             still->num_taken -= 1;
             still->spare.push_back(*owned);
           }};
+}
+
+at::Tensor KvPool::loose_page() const {
+  const int64_t size = layers_.size() * 2 * heads_HPN_[0] * heads_HPN_[1] * heads_HPN_[2];
+  return at::empty({size + kBehind}, options_).narrow(0, 0, size).view({layers_.size(), 2, -1});
 }
 
 int64_t KvPool::page_bytes() const {
@@ -98,6 +102,26 @@ bool KvCache::prepare(int64_t num_positions) {
     shared = std::move(own);
   }
   while (std::ssize(pages_) < pages_for(length_ + num_positions)) pages_.push_back(pool_->take());
+  return true;
+}
+
+std::vector<at::Tensor> KvCache::copied_pages(int64_t begin, int64_t end) const {
+  ATOLL_CHECK(begin % kPositions == 0 && end % kPositions == 0 && end <= length_);
+  std::vector<at::Tensor> pages;
+  for (int64_t at = begin; at < end; at += kPositions) {
+    pages.push_back(pages_[static_cast<size_t>(at / kPositions)]->clone());
+  }
+  return pages;
+}
+
+bool KvCache::append(std::span<const at::Tensor> pages) {
+  ATOLL_CHECK(length_ % kPositions == 0);
+  const int64_t count = std::ssize(pages) * kPositions;
+  if (!prepare(count)) return false;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    pages_[static_cast<size_t>(length_ / kPositions) + i]->copy_(pages[i]);
+  }
+  length_ += count;
   return true;
 }
 

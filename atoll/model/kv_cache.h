@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "atoll/weights/hf_config.h"
@@ -41,6 +42,8 @@ class KvPool {
 
   /// Nothing when all are taken. Not initialised.
   KvPage take();
+  /// Like a page, but counted nowhere: for who brings what one is to hold.
+  at::Tensor loose_page() const;
   int64_t page_bytes() const;
   at::ScalarType type() const { return options_.dtype().toScalarType(); }
   const std::vector<int64_t>& heads_shape() const { return heads_HPN_; }
@@ -87,6 +90,10 @@ class KvCache {
   /// Makes room for as many positions behind those held, in pages that are this sequence's alone.
   /// False when the pool has too few; then nothing has changed.
   [[nodiscard]] bool prepare(int64_t num_positions);
+  /// Copies of the full pages with the positions from `begin` to before `end`.
+  std::vector<at::Tensor> copied_pages(int64_t begin, int64_t end) const;
+  /// As many positions as these pages have, behind full pages; false when the pool has too few.
+  [[nodiscard]] bool append(std::span<const at::Tensor> pages);
   /// Writes the keys and values of one layer behind the positions held; both (T, H, N), any
   /// strides. All layers are written, in room that was prepared, then advance(T) makes them count.
   void write(int64_t layer, const at::Tensor& k_THN, const at::Tensor& v_THN);

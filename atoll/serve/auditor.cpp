@@ -42,11 +42,19 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
                         .to(at::kFloat)
                         .clone(at::MemoryFormat::Contiguous);
   chain::Recomputed found{.number = work.number, .hops = {}};
-  for (size_t i = 0; i < work.layers.size(); ++i) {
+  // Of positions that were restored a server has seen nothing.
+  const auto difference = [&](const std::vector<chain::Fingerprint>& said, const chain::Hop& hop) {
+    const int64_t from = std::min({hop.restored, std::ssize(said), num_tokens});
+    return chain::difference(std::span(said).subspan(static_cast<size_t>(from)),
+                             values_of(x_TC.narrow(0, from, num_tokens - from)));
+  };
+  for (size_t i = 0; i < work.hops.size(); ++i) {
+    const chain::Hop& hop = work.hops[i];
     travel(x_TC, work.precision);
     chain::Recomputed::Hop& errors = found.hops.emplace_back();
-    errors.received = chain::difference(work.said[i].received, values_of(x_TC));
-    for (int64_t layer = work.layers[i].begin; layer < work.layers[i].end; ++layer) {
+    errors.is_restored = hop.restored > 0;
+    errors.received = difference(work.said[i].received, hop);
+    for (int64_t layer = hop.layers.begin; layer < hop.layers.end; ++layer) {
       if (stops()) return {.number = work.number, .hops = {}};
       model::KvCache cache = cache_for({layer, layer + 1});
       std::ignore = cache.prepare(num_tokens);  // There is no limit.
@@ -54,7 +62,7 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
       x_TC = model.layers_1TC({layer, layer + 1}, x_TC.unsqueeze(0), std::span(&row, 1))[0];
     }
     x_TC = x_TC.clone(at::MemoryFormat::Contiguous);
-    errors.made = chain::difference(work.said[i].made, values_of(x_TC));
+    errors.made = difference(work.said[i].made, hop);
   }
   travel(x_TC, work.precision);
   const int64_t from = std::min(work.arrived_from, num_tokens);
@@ -80,11 +88,11 @@ Auditor::~Auditor() {
   thread_.join();
 }
 
-void Auditor::add(uint64_t number, std::vector<chain::Span> layers,
+void Auditor::add(uint64_t number, std::vector<chain::Hop> hops,
                   std::vector<chain::Testimony> said) {
   auto work = set_aside_.extract(number);
   if (work.empty()) return;
-  work.mapped().layers = std::move(layers);
+  work.mapped().hops = std::move(hops);
   work.mapped().said = std::move(said);
   const MutexLock lock(mutex_);
   works_.push_back(std::move(work.mapped()));

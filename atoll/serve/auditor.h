@@ -22,7 +22,7 @@ namespace atl::serve {
 struct AuditWork {
   uint64_t number = 0;
   std::vector<int64_t> tokens;
-  std::vector<chain::Span> layers;  // Of each server of the chain.
+  std::vector<chain::Hop> hops;
   chain::Precision precision = chain::Precision::kFp32;
   std::vector<chain::Testimony> said;       // By each server, of all tokens.
   std::vector<chain::Fingerprint> arrived;  // Of what came of some of them,
@@ -49,7 +49,7 @@ class Auditor {
   /// Until it is known what servers say, or forgotten.
   void set_aside(AuditWork work) { set_aside_[work.number] = std::move(work); }
   void forget(uint64_t number) { set_aside_.erase(number); }
-  void add(uint64_t number, std::vector<chain::Span> layers, std::vector<chain::Testimony> said);
+  void add(uint64_t number, std::vector<chain::Hop> hops, std::vector<chain::Testimony> said);
   std::vector<chain::Recomputed> take();
 
  private:

@@ -92,6 +92,8 @@ void BlockEngine::hear(chain::Message message, Time now) {
     // Those that rest go in the order of their last use.
     texts_.splice(texts_.end(), texts_, text);
     if (std::ssize(texts_) - num_sessions() > options_.max_resting) end_rest();
+  } else if (const auto* kept = std::get_if<chain::Keep>(&message)) {
+    keep(*kept);
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     const auto text = find(question->session);
     sent_.emplace_back(text != texts_.end() ? text->session.testify(*question)
@@ -100,6 +102,42 @@ void BlockEngine::hear(chain::Message message, Time now) {
                                                                .received = {},
                                                                .made = {}});
   }
+}
+
+/// Chunks that were read, as they are now: what comes later does not change them.
+void BlockEngine::keep(const chain::Keep& message) {
+  const auto text = find(message.session);
+  if (text == texts_.end() || text->session.layers().size() <= 0) return;
+  for (size_t i = 0; i < message.chunks.size(); ++i) {
+    const int64_t begin = (message.first + static_cast<int64_t>(i)) * kv::kChunkTokens;
+    const int64_t end = begin + kv::kChunkTokens;
+    if (end > std::min(text->session.length(), text->cache.length())) return;
+    kept_.push_back({.group = message.group,
+                     .chunk = message.chunks[i],
+                     .begin = begin,
+                     .first_layer = static_cast<int32_t>(text->cache.first_layer()),
+                     .layers = text->session.layers(),
+                     .neighbour = message.neighbour,
+                     .pages = text->cache.copied_pages(begin, end)});
+  }
+}
+
+void BlockEngine::restore(const chain::Restore& order, chain::Span pages_layers,
+                          std::span<const at::Tensor> pages, Time now) {
+  if (forgotten_.has(order.session, order.epoch)) return;
+  chain::Restored answer{.session = order.session, .epoch = order.epoch};
+  model::KvCache cache(pool_);
+  const model::LayerRange& own = model_.decoder().layers();  // May be others than they were.
+  const bool is_right = own.begin == pages_layers.begin && own.end == pages_layers.end &&
+                        num_sessions() < options_.max_sessions &&
+                        find(order.session) == texts_.end();
+  if (!pages.empty() && is_right && cache.append(pages)) {
+    answer.end = cache.length();
+    texts_.push_back({.session = chain::ServerSession(order.session, cache.length()),
+                      .cache = std::move(cache),
+                      .heard = now});
+  }
+  sent_.emplace_back(answer);
 }
 
 std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(

@@ -23,6 +23,7 @@
 #include "atoll/chain/server_session.h"
 #include "atoll/model/model.h"
 #include "atoll/serve/head.h"
+#include "atoll/serve/kv_desk.h"
 
 namespace atl::serve {
 
@@ -43,8 +44,11 @@ class BlockEngine {
   /// the budget holds no page.
   BlockEngine(const model::Model& model, const BlockEngineOptions& options);
 
-  /// Of messages.h: Work, Reroute, Forget, Rest or Testify.
+  /// Of messages.h: Work, Reroute, Forget, Rest, Keep or Testify.
   void hear(chain::Message message, Time now);
+  /// What was found of it, in pages of these layers; its gateway is told how much that is.
+  void restore(const chain::Restore& order, chain::Span pages_layers,
+               std::span<const at::Tensor> pages, Time now);
   /// The gateway is gone, and nobody else wants its sessions.
   void forget_gateway(uint64_t gateway);
   /// No server can be reached at that address: sessions that go on there say so.
@@ -57,6 +61,8 @@ class BlockEngine {
   void read(Time now);
   /// What is to be sent: Work to its first hop's address, all else to its session's gateway.
   std::vector<chain::Message> take_sent() { return std::exchange(sent_, {}); }
+  /// What is to be kept.
+  std::vector<KeptPages> take_kept() { return std::exchange(kept_, {}); }
 
   int64_t num_sessions() const;   // Those that rest do not count.
   int64_t num_free() const;       // Positions for which there is memory, or would be at once,
@@ -91,6 +97,7 @@ class BlockEngine {
   Texts::iterator open(const chain::Work& work, Time now);
   void work(chain::Work message, Time now);
   void reroute(const chain::Reroute& message, Time now);
+  void keep(const chain::Keep& message);
   void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);
   Texts::iterator end(Texts::iterator text, chain::Fault fault, std::string reason);
   bool end_rest();
@@ -112,6 +119,7 @@ class BlockEngine {
   chain::ForgottenSessions forgotten_;
   chain::Witness witness_;
   std::vector<chain::Message> sent_;
+  std::vector<KeptPages> kept_;
   uint64_t num_passes_ = 0;
 };
 

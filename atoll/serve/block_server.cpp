@@ -37,7 +37,19 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       lines_(transport, options_.post.authority),
       post_(watching(options_.post, options_.lease.digest), transport),
       lease_(options_.lease),
-      lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {}
+      lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {
+  if (!options_.kept) return;
+  desk_.emplace(*options_.kept,
+                KvDesk::Hooks{
+                    .send = [this](const auto& to, const auto& message) { send_to(to, message); },
+                    .restored =
+                        [this](const chain::Restore& order, chain::Span pages_layers,
+                               std::vector<at::Tensor> pages) {
+                          take_restored(order, pages_layers, std::move(pages));
+                        },
+                    .tell = options_.log},
+                clock_);
+}
 
 BlockServer::~BlockServer() { leave("", {}, {}); }
 
@@ -144,6 +156,7 @@ void BlockServer::learn_servers() {
 void BlockServer::offer(Time now) {
   lease_.num_free = num_free_;
   lease_.num_sessions = static_cast<int32_t>(num_sessions_);
+  if (desk_) lease_.neighbour_layers_per_s = desk_->neighbour_speed();
   post_.set_lease(lease_, now);
   if (!reader_.joinable()) return;
   // For the next one: pages are counted once for a lease, not in each pass.
@@ -227,6 +240,12 @@ void BlockServer::handle(const net::Event& event) {
       if (caller == callers_.end()) {  // A server that was called says who it is, or why not.
         if (std::holds_alternative<chain::Refused>(message)) lines_.close(line);
         if (std::holds_alternative<chain::Pong>(message)) hear_pong(line);
+        if (auto* found = std::get_if<chain::Fetched>(&message); found && desk_) {
+          desk_->hear(std::move(*found));
+        }
+        if (const auto* stored = std::get_if<chain::Stored>(&message); stored && desk_) {
+          desk_->hear(*stored);
+        }
       } else {
         hear(line, caller->second, std::move(message));
       }
@@ -296,6 +315,7 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
                              printable(refused->reason)));
     return lines_.close(line);
   }
+  if (hear_of_kept(line, caller, message)) return;
   // A gateway speaks of its own sessions, and another server sends rows alone.
   const chain::SessionId* session = nullptr;
   size_t bytes = 0;
@@ -310,6 +330,8 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     session = &rest->session;
   } else if (const auto* question = std::get_if<chain::Testify>(&message)) {
     session = &question->session;
+  } else if (const auto* keep = std::get_if<chain::Keep>(&message)) {
+    session = &keep->session;
   }
   const bool is_right =
       session != nullptr && (caller.gateway != 0 ? session->gateway == caller.gateway
@@ -323,6 +345,32 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   jobs_.emplace_back([message = std::move(message), now = clock_.now()](
                          BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();
+}
+
+/// Of keys and values that are kept, from a server or, what is to be restored, a gateway.
+bool BlockServer::hear_of_kept(net::ConnectionId line, const Caller& caller,
+                               chain::Message& message) {
+  if (auto* restore = std::get_if<chain::Restore>(&message)) {
+    if (caller.gateway == 0 || restore->session.gateway != caller.gateway) return false;
+    if (desk_ && lease_.layers.holds(restore->layers)) {
+      desk_->restore(std::move(*restore), lease_.layers);
+    } else {
+      lines_.send(line, chain::Restored{.session = restore->session, .epoch = restore->epoch});
+    }
+    return true;
+  }
+  if (caller.gateway != 0) return false;
+  if (const auto* question = std::get_if<chain::Fetch>(&message)) {
+    chain::Fetched none{.number = question->number, .blobs = {}};
+    none.blobs.resize(question->names.size());
+    lines_.send(line, desk_ ? desk_->fetch(*question) : none);
+    return true;
+  }
+  if (auto* blobs = std::get_if<chain::Store>(&message)) {
+    if (desk_) lines_.send(line, desk_->store(std::move(*blobs)));
+    return true;
+  }
+  return false;
 }
 
 chain::Pong BlockServer::pong(uint64_t number) const {

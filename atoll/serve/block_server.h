@@ -20,6 +20,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/block_engine.h"
+#include "atoll/serve/kv_desk.h"
 #include "atoll/serve/part_lender.h"
 #include "atoll/swarm/inbox.h"
 
@@ -36,6 +37,7 @@ struct BlockServerOptions {
                                               const std::function<bool()>& stops)>
       load;
   PartLenderOptions lending;  // To servers that lack the model's files.
+  std::optional<KvDeskOptions> kept;  // Keys and values of texts that others may go on with.
   std::function<void(const std::string&)> log;
   std::function<void()> joined = [] {};  // Once: the coordinator has taken its lease.
   /// How long sessions get to go elsewhere when other layers are to be served.
@@ -88,6 +90,7 @@ class BlockServer {
   // The thread that speaks.
   void handle(const net::Event& event);
   void greet(net::ConnectionId line, Caller& caller, const chain::Greet& message);
+  bool hear_of_kept(net::ConnectionId line, const Caller& caller, chain::Message& message);
   void lend(net::ConnectionId line, const Caller& caller, chain::Want want);
   void hear(net::ConnectionId line, Caller& caller, chain::Message message);
   void lose(net::ConnectionId line, const std::string& reason);
@@ -104,6 +107,9 @@ class BlockServer {
   void read(chain::Span layers);
   void read_on(BlockEngine& engine);
   void send(const chain::Message& message);
+  void send_to(const std::string& address, const chain::Message& message);
+  void take_restored(const chain::Restore& order, chain::Span pages_layers,
+                     std::vector<at::Tensor> pages);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
 
@@ -136,6 +142,7 @@ class BlockServer {
   std::atomic<int64_t> num_sessions_ = 0;
 
   PartLender lender_;
+  std::optional<KvDesk> desk_;
   std::thread reader_;
 };
 

@@ -83,6 +83,9 @@ void BlockServer::read_on(BlockEngine& engine) {
     num_passes_ = engine.num_passes();
     num_sessions_ = engine.num_sessions();
     for (const chain::Message& message : engine.take_sent()) send(message);
+    for (KeptPages& pages : engine.take_kept()) {
+      if (desk_) desk_->keep(std::move(pages));
+    }
     lock.lock();
   }
 }
@@ -99,6 +102,25 @@ std::optional<net::ConnectionId> BlockServer::neighbour(const std::string& addre
                                             .gateway = 0});
   }
   return found->second;
+}
+
+void BlockServer::send_to(const std::string& address, const chain::Message& message) {
+  std::optional<net::ConnectionId> line;
+  {
+    const MutexLock lock(mutex_);
+    line = neighbour(address);
+  }
+  if (line) lines_.send(*line, message);
+}
+
+void BlockServer::take_restored(const chain::Restore& order, chain::Span pages_layers,
+                                std::vector<at::Tensor> pages) {
+  const MutexLock lock(mutex_);
+  jobs_.emplace_back([order, pages_layers, pages = std::move(pages),
+                      now = clock_.now()](BlockEngine& engine) {
+    engine.restore(order, pages_layers, pages, now);
+  });
+  arrived_.notify_all();
 }
 
 void BlockServer::send(const chain::Message& message) {
@@ -122,6 +144,8 @@ std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& mes
     is_bulk = true;
   } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
     gateway = testimony->session.gateway;
+  } else if (const auto* restored = std::get_if<chain::Restored>(&message)) {
+    gateway = restored->session.gateway;
   } else {
     gateway = std::get<chain::Trouble>(message).session.gateway;
   }

@@ -47,7 +47,8 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
           .max_sessions = options.max_sessions,
           .memory_patience = options.memory_patience,
           .audit_fraction = options.load ? options.audit_fraction : 0,
-          .audit_seed = random_id()};
+          .audit_seed = random_id(),
+          .kept_tokens = options.kv_secret ? kv::kChunkTokens : 0};
 }
 
 /// A server says what it likes.
@@ -72,6 +73,9 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       conductor_(conductor_options(model, options_, gateway_)),
       no_layers_(model.kv_pool({})),
       kv_bytes_per_layer_(kv_bytes_per_layer(model, options_.digest)),
+      chunk_names_(options_.kv_secret ? std::optional<kv::ChunkNames>(
+                                            std::in_place, *options_.kv_secret, options_.digest)
+                                      : std::nullopt),
       draft_(options_.draft == nullptr
                  ? nullptr
                  : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,
@@ -151,7 +155,8 @@ chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) {
   return {.num_tokens = text.length(),
           .num_guessed = text.num_guesses(),
           .wanted_from = text.sequence().wanted_from(),
-          .num_to_come = text.sequence().wants_logits() ? kUsualAnswer : 1};
+          .num_to_come = text.sequence().wants_logits() ? kUsualAnswer : 1,
+          .may_skip = text.sequence().may_skip()};
 }
 
 void ChainGenerator::take_news(Time now) {
@@ -368,7 +373,7 @@ void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
   const auto keep = [&](const std::vector<int64_t>& tokens, const chain::Arrivals& arrivals) {
     auditor_.set_aside({.number = audit.number,
                         .tokens = {tokens.begin(), tokens.begin() + audit.end},
-                        .layers = {},
+                        .hops = {},
                         .precision = options_.precision,
                         .said = {},
                         .arrived = arrivals.of(audit.session),
@@ -401,11 +406,15 @@ void ChainGenerator::act() {
       } else if (const auto* audit = std::get_if<chain::Conductor::SetAside>(&action)) {
         set_aside(*audit);
       } else if (const auto* heard = std::get_if<chain::Conductor::Recompute>(&action)) {
-        auditor_.add(heard->number, heard->layers, heard->said);
+        auditor_.add(heard->number, heard->hops, heard->said);
       } else if (const auto* gone = std::get_if<chain::Conductor::Gone>(&action)) {
         resting_.erase(gone->key);
       } else if (const auto* drop = std::get_if<chain::Conductor::Drop>(&action)) {
         auditor_.forget(drop->number);
+      } else if (const auto* keep = std::get_if<chain::Conductor::KeepChunks>(&action)) {
+        tell_of_chunks(*keep);
+      } else if (const auto* restore = std::get_if<chain::Conductor::RestoreChunks>(&action)) {
+        tell_of_chunks(*restore);
       } else if (const auto* accused = std::get_if<chain::Conductor::Accuse>(&action)) {
         accuse(*accused);
       }

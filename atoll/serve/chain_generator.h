@@ -44,6 +44,8 @@ struct ChainOptions {
   /// Of what servers compute, so large a part is recomputed with the whole model, which load()
   /// maps; without that nothing is.
   double audit_fraction = 0.125;
+  /// Servers keep keys and values of texts' chunks, under names that follow from this (kv/chunk.h).
+  std::optional<Digest> kv_secret = {};
   Auditor::Load load = {};
 };
 
@@ -112,6 +114,9 @@ class ChainGenerator final : public TextDesk {
   void set_aside(const chain::Conductor::SetAside& audit);
   void accuse(const chain::Conductor::Accuse& accused);
   void call(const std::string& address);
+  std::vector<kv::Chunk> chunks_of(const Sequence& sequence, uint32_t begin, uint32_t end) const;
+  void tell_of_chunks(chain::Conductor::KeepChunks keep);
+  void tell_of_chunks(chain::Conductor::RestoreChunks restore);
   void feed(const chain::Conductor::Feed& feed);
   chain::Rows embedded(std::span<const int64_t> tokens, int64_t begin) const;
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
@@ -132,6 +137,7 @@ class ChainGenerator final : public TextDesk {
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
   const double kv_bytes_per_layer_;  // Of a position.
+  const std::optional<kv::ChunkNames> chunk_names_;
   std::map<Id, Reading> readings_;
   const std::unique_ptr<DraftModel> draft_;  // None: null.
   std::set<Id> to_guess_;                    // Of which the draft model may have something to read.

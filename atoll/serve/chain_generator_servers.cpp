@@ -37,8 +37,7 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto reading = readings_.find(feed.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.rows.begin;
-  const bool is_first = feed.work.epoch == 1 && begin == feed.work.num_shared;
-  if (feed.work.num_shared > 0 && is_first) {
+  if (feed.num_skipped > 0) {
     reading->second.text.sequence().skipped(begin);
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;
@@ -71,6 +70,35 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   } catch (const InputError& error) {
     return refuse(feed.key, error.what());
   }
+}
+
+std::vector<kv::Chunk> ChainGenerator::chunks_of(const Sequence& sequence, uint32_t begin,
+                                                 uint32_t end) const {
+  const auto count = static_cast<size_t>(end * kv::kChunkTokens);
+  auto chunks =
+      chunk_names_->chunks_of(sequence.tenant(), std::span(sequence.tokens()).first(count));
+  chunks.erase(chunks.begin(), chunks.begin() + begin);
+  return chunks;
+}
+
+void ChainGenerator::tell_of_chunks(chain::Conductor::KeepChunks keep) {
+  const auto server = servers_.find(keep.address);
+  const auto reading = readings_.find(keep.key);
+  if (server == servers_.end() || reading == readings_.end()) return;
+  const Sequence& sequence = reading->second.text.sequence();
+  keep.message.group = chunk_names_->group_of(sequence.tenant());
+  keep.message.chunks = chunks_of(sequence, keep.message.first, keep.end);
+  lines_.send(server->second.control, keep.message);
+}
+
+void ChainGenerator::tell_of_chunks(chain::Conductor::RestoreChunks restore) {
+  const auto server = servers_.find(restore.address);
+  const auto reading = readings_.find(restore.key);
+  if (server == servers_.end() || reading == readings_.end()) return;
+  const Sequence& sequence = reading->second.text.sequence();
+  restore.message.group = chunk_names_->group_of(sequence.tenant());
+  restore.message.chunks = chunks_of(sequence, 0, restore.end);
+  lines_.send(server->second.control, restore.message);
 }
 
 /// Throws InputError where the embedding is damaged.
@@ -165,6 +193,8 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
     if (lines.bulk_greeted && lines.control_greeted) conductor_.greeted(address, *greeted, now);
   } else if (const auto* pong = std::get_if<chain::Pong>(&message)) {
     conductor_.pong(address, *pong, now);
+  } else if (const auto* restored = std::get_if<chain::Restored>(&message)) {
+    conductor_.restored(address, *restored, now);
   } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
     conductor_.testimony(address, *testimony, now);
   } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {

@@ -25,6 +25,8 @@ using std::chrono::milliseconds;
 
 class SimulatedBlockServers {
  public:
+  static constexpr int64_t kKeptTokens = 8;  // Of a chunk.
+
   struct Served {
     ServerSession session;
     Memory memory;
@@ -51,6 +53,7 @@ class SimulatedBlockServers {
     std::map<SessionId, Served> sessions;
     ForgottenSessions forgotten;
     std::vector<std::function<void()>> held;  // What came while it hung.
+    std::map<std::pair<Span, Digest>, Memory> kept;  // By layers and chunk.
   };
 
   SimulatedBlockServers(const SimulatedBlockServers&) = delete;
@@ -72,6 +75,9 @@ class SimulatedBlockServers {
     complain(address, session.id(), session.epoch(),
              static_cast<Fault>(random(num_values(Fault()))));
   }
+  /// Sessions that a server has begun with what was kept.
+  int64_t num_restored() const { return num_restored_; }
+
   void hang(const std::string& address) { servers_.at(address).hangs = true; }
   void wake(const std::string& address) {
     Server& server = servers_.at(address);
@@ -160,6 +166,12 @@ class SimulatedBlockServers {
       if (known != server.sessions.end()) known->second.session.rest();
     } else if (const auto* question = std::get_if<Testify>(&message)) {
       testify(address, *question);
+    } else if (const auto* keep = std::get_if<Keep>(&message)) {
+      this->keep(address, *keep);
+    } else if (const auto* order = std::get_if<Restore>(&message)) {
+      after(1 + static_cast<int64_t>(random(200)), [this, address, order = *order] {
+        restore(address, order);
+      });
     } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
       const auto found = server.sessions.find(reroute->session);
       const auto again =
@@ -203,6 +215,52 @@ class SimulatedBlockServers {
               }
             });
     }
+  }
+  void keep(const std::string& address, const Keep& message) {
+    Server& server = servers_.at(address);
+    const auto found = server.sessions.find(message.session);
+    if (found == server.sessions.end()) return;
+    const Span layers = found->second.session.layers();
+    for (size_t i = 0; i < message.chunks.size(); ++i) {
+      const int64_t end = (message.first + static_cast<int64_t>(i) + 1) * kKeptTokens;
+      if (end > std::min(found->second.memory_length, found->second.session.length())) return;
+      Memory memory = found->second.memory;
+      memory.truncate(end);
+      server.kept[{layers, message.chunks[i].secret}] = memory;
+      const auto other = servers_.find(message.neighbour);
+      if (other == servers_.end() || !other->second.is_up || random(8) == 0) continue;
+      other->second.kept[{layers, message.chunks[i].secret}] = std::move(memory);
+    }
+  }
+  void restore(const std::string& address, const Restore& order) {
+    Server& server = servers_.at(address);
+    if (!server.is_up || server.forgotten.has(order.session, order.epoch)) return;
+    Restored answer{.session = order.session, .epoch = order.epoch};
+    Memory memory;
+    for (const kv::Chunk& chunk : order.chunks) {
+      std::vector<std::string> holders{address};
+      holders.insert(holders.end(), order.holders.begin(), order.holders.end());
+      const int64_t before = answer.end;
+      for (const std::string& holder : holders) {
+        const auto other = servers_.find(holder);
+        if (other == servers_.end() || !other->second.is_up) continue;
+        const auto kept = other->second.kept.find({order.layers, chunk.secret});
+        if (kept == other->second.kept.end()) continue;
+        memory = kept->second;
+        answer.end += kKeptTokens;
+        break;
+      }
+      if (answer.end == before) break;
+    }
+    if (answer.end > 0 && !server.sessions.contains(order.session)) {
+      ++num_restored_;
+      server.sessions.emplace(
+          order.session,
+          Served{ServerSession(order.session, answer.end), std::move(memory), answer.end});
+    } else {
+      answer.end = 0;
+    }
+    to_gateway(address, answer);
   }
   void testify(const std::string& address, const Testify& question) {
     Server& server = servers_.at(address);
@@ -272,6 +330,7 @@ class SimulatedBlockServers {
   std::map<std::tuple<std::string, std::string, bool>, Time> last_delivery_;
   int64_t num_shared_ = 0;
   int64_t num_to_share_ = 0;
+  int64_t num_restored_ = 0;
 };
 
 }  // namespace atl::chain

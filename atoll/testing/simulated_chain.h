@@ -35,7 +35,7 @@ class SimulatedChain final : public SimulatedBlockServers {
 
   void add_server(const std::string& address, Span layers) {
     servers_[address] = {
-        .layers = layers, .witness = {}, .sessions = {}, .forgotten = {}, .held = {}};
+        .layers = layers, .witness = {}, .sessions = {}, .forgotten = {}, .held = {}, .kept = {}};
     tell();
   }
   void tell() {
@@ -47,6 +47,7 @@ class SimulatedChain final : public SimulatedBlockServers {
                         .num_layers = kLayers,
                         .state = LeaseState::kServing,
                         .layers = server.layers,
+                        .token_layers_per_s = 100,
                         .num_free = server.room,
                         .num_positions = server.room});
     }
@@ -60,6 +61,7 @@ class SimulatedChain final : public SimulatedBlockServers {
     server.hangs = false;
     server.sessions.clear();
     server.held.clear();
+    if (random(2) == 0) server.kept.clear();  // Else they are on its disk.
     if (!std::exchange(server.is_connected, false)) return;
     after(1, [this, address] {
       conductor_->lost(address, "killed", now_);
@@ -165,7 +167,8 @@ class SimulatedChain final : public SimulatedBlockServers {
     return {.num_tokens = count + std::ssize(drafts_[key]),
             .num_guessed = std::ssize(drafts_[key]),
             .wanted_from = count - 1,
-            .num_to_come = 20};
+            .num_to_come = 20,
+            .may_skip = true};
   }
   /// What may come next, some of it right.
   void draft(Conductor::Key key) {
@@ -176,6 +179,15 @@ class SimulatedChain final : public SimulatedBlockServers {
     for (size_t i = tokens.size(); i < right.size(); ++i) {
       drafts.push_back(random(4) == 0 ? random(1000) : right[i]);
     }
+  }
+  /// Named by all tokens to their end.
+  std::vector<kv::Chunk> chunks(Conductor::Key key, uint32_t begin, uint32_t end) {
+    std::vector<kv::Chunk> found;
+    const auto tokens = std::as_bytes(std::span(texts_.at(key)));
+    for (uint32_t i = begin; i < end; ++i) {
+      found.push_back({.secret = sha256(tokens.first((i + 1) * kKeptTokens * sizeof(uint64_t)))});
+    }
+    return found;
   }
   /// What each server of a chain should have seen.
   void recompute(const Conductor::Recompute& asked) {
@@ -193,12 +205,17 @@ class SimulatedChain final : public SimulatedBlockServers {
       return difference(std::span(said).first(count), std::span(rows).first(count));
     };
     std::vector<uint64_t> values = tokens;
-    for (size_t i = 0; i < asked.layers.size(); ++i) {
+    for (size_t i = 0; i < asked.hops.size(); ++i) {
       Recomputed::Hop& hop = found.hops.emplace_back();
-      hop.received = errors_of(asked.said[i].received, values, 0);
+      const auto from = static_cast<size_t>(asked.hops[i].restored);
+      const auto seen_of = [&](const std::vector<Fingerprint>& said) {
+        return std::vector(said.begin() + static_cast<std::ptrdiff_t>(from), said.end());
+      };
+      hop.is_restored = from > 0;
+      hop.received = errors_of(seen_of(asked.said[i].received), values, from);
       Memory memory;
-      for (uint64_t& value : values) value = memory.read(asked.layers[i], value);
-      hop.made = errors_of(asked.said[i].made, values, 0);
+      for (uint64_t& value : values) value = memory.read(asked.hops[i].layers, value);
+      hop.made = errors_of(seen_of(asked.said[i].made), values, from);
     }
     found.arrived = errors_of(arrived, values, static_cast<size_t>(arrived_from));
     after(1 + static_cast<int64_t>(random(20)), [this, found] {
@@ -213,6 +230,8 @@ class SimulatedChain final : public SimulatedBlockServers {
       conductor_->pong(address, *pong, now_);
     } else if (const auto* trouble = std::get_if<Trouble>(&message)) {
       conductor_->trouble(address, *trouble, now_);
+    } else if (const auto* restored = std::get_if<Restored>(&message)) {
+      conductor_->restored(address, *restored, now_);
     } else {
       conductor_->testimony(address, std::get<Testimony>(message), now_);
     }
@@ -286,6 +305,14 @@ class SimulatedChain final : public SimulatedBlockServers {
           work.rows.rows_TC.insert(work.rows.rows_TC.end(), row.begin(), row.end());
         }
         to_server("", feed->address, work);
+      } else if (const auto* keep = std::get_if<Conductor::KeepChunks>(&action)) {
+        Keep message = keep->message;
+        message.chunks = chunks(keep->key, message.first, keep->end);
+        to_server("", keep->address, message);
+      } else if (const auto* restore = std::get_if<Conductor::RestoreChunks>(&action)) {
+        Restore message = restore->message;
+        message.chunks = chunks(restore->key, 0, restore->end);
+        to_server("", restore->address, message);
       } else if (const auto* refuse = std::get_if<Conductor::Refuse>(&action)) {
         refused_[refuse->key] = refuse->reason;
       } else if (const auto* audit = std::get_if<Conductor::SetAside>(&action)) {

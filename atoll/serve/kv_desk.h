@@ -1,0 +1,128 @@
+#pragma once
+// Where a server keeps keys and values of texts' chunks (kv/chunk.h), in memory, on disk and with a
+// neighbour, and has them from again: a thread that codes and seals what there is time for, and one
+// that opens what somebody waits for, while the server reads on. A cache: what is missing or damaged is read anew.
+//
+// Shapes: those of model/kv_pages.h.
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "atoll/base/clock.h"
+#include "atoll/base/mutex.h"
+#include "atoll/chain/messages.h"
+#include "atoll/kv/blob_store.h"
+#include "atoll/model/kv_pages.h"
+
+namespace atl::serve {
+
+struct KvDeskOptions {
+  kv::BlobStoreOptions store;
+  std::string model;  // Its digest, with what it is served as.
+  model::PageShape shape;
+  int num_threads = 1;          // For coding.
+  double neighbour_rate = 0;    // Bytes a second to neighbours, at most. 0: none are sent there.
+  int64_t queue_bytes = int64_t{256} << 20;  // Of pages that wait to be coded.
+  Duration patience = std::chrono::seconds(2);  // For an answer of another server.
+};
+
+/// Pages that are full, of the layers that the server has, to be kept as a chunk.
+struct KeptPages {
+  Digest group{};
+  kv::Chunk chunk;
+  int64_t begin = 0;         // Its first position.
+  int32_t first_layer = 0;   // Of the pages.
+  chain::Span layers;        // Those of the session.
+  std::string neighbour;     // Empty: nobody else gets it.
+  std::vector<at::Tensor> pages;
+};
+
+class KvDesk {
+ public:
+  /// `send`: to another server, from any thread. `restored`: what was found of it. `tell`: of a disk that cannot be written.
+  struct Hooks {
+    std::function<void(const std::string& address, const chain::Message& message)> send;
+    std::function<void(const chain::Restore& order, chain::Span pages_layers,
+                       std::vector<at::Tensor> pages)>
+        restored;
+    std::function<void(const std::string& sentence)> tell;
+  };
+
+  /// Throws UsageError: see BlobStore. The clock outlives it.
+  KvDesk(KvDeskOptions options, Hooks hooks, const Clock& clock);
+  ~KvDesk();
+  KvDesk(const KvDesk&) = delete;
+  KvDesk& operator=(const KvDesk&) = delete;
+
+  // Thread-safe, and quick but for fetch().
+  void keep(KeptPages pages);
+  /// Pages are to have these layers of the server's.
+  void restore(chain::Restore order, chain::Span pages_layers);
+  /// From another server: what is asked for, from its disk if need be; to be kept; what came.
+  chain::Fetched fetch(const chain::Fetch& question);
+  chain::Stored store(chain::Store blobs);
+  void hear(chain::Fetched answer);
+  void hear(const chain::Stored& answer);
+  /// Layers times positions a second, to neighbours; 0: not yet known.
+  double neighbour_speed() const;
+
+ private:
+  struct Order {
+    chain::Restore restore;
+    chain::Span pages_layers;
+  };
+  /// A chunk of an order whose blobs are being gathered.
+  struct Gathering {
+    size_t chunk = 0;
+    std::vector<kv::BlobName> names;       // Of each layer,
+    std::vector<kv::SharedBlob> blobs;     // null as long as it is missing.
+    size_t next_holder = 0;
+    uint64_t question = 0;                 // Under way; 0: none.
+    Time asked{};
+  };
+  struct Put {
+    std::string address;
+    chain::Store message;
+    double work = 0;  // Layers times positions.
+    double bytes = 0;
+  };
+
+  void run_keeping();
+  void run_restoring();
+  void code(const KeptPages& pages);
+  void restore_now(const Order& order);
+  Gathering begin_gathering(const Order& order, size_t chunk);
+  void ask(const Order& order, Gathering& gathering);
+  bool gather(const Order& order, Gathering& gathering);
+  bool open(const Order& order, const Gathering& gathering, std::span<const at::Tensor> pages);
+  void send_next(Time now) ATOLL_REQUIRES(mutex_);
+  Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
+
+  const KvDeskOptions options_;
+  const Hooks hooks_;
+  const Clock& clock_;
+  kv::BlobStore store_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool stops_ ATOLL_GUARDED_BY(mutex_) = false;
+  std::deque<KeptPages> to_keep_ ATOLL_GUARDED_BY(mutex_);
+  int64_t to_keep_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
+  std::deque<Order> to_restore_ ATOLL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::optional<chain::Fetched>> answers_ ATOLL_GUARDED_BY(mutex_);
+  std::deque<Put> puts_ ATOLL_GUARDED_BY(mutex_);  // The first one is under way if `sent_`.
+  std::optional<Time> sent_ ATOLL_GUARDED_BY(mutex_);
+  Time next_send_ ATOLL_GUARDED_BY(mutex_){};
+  double speed_ ATOLL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_number_ ATOLL_GUARDED_BY(mutex_) = 0;
+  std::thread keeper_;
+  std::thread restorer_;
+};
+
+}  // namespace atl::serve
