@@ -187,8 +187,8 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.shares_with = session.shares_with;
     feed.work.num_shared = session.shares_with == 0 ? 0 : session.text.num_shared;
     feed.work.hops = session.hops;
-    const int64_t skipped = session.shares_with == 0 ? session.hops.front().restored
-                                                     : session.text.num_shared;
+    const int64_t skipped =
+        session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;
     if (session.epoch == 1 && session.num_fed == skipped) feed.num_skipped = skipped;
     actions_.emplace_back(std::move(feed));
     session.num_fed = end;

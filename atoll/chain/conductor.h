@@ -39,8 +39,8 @@ struct ConductorOptions {
   /// Of the tokens that pass each server, so large a part is recomputed (audit.h). 0: none.
   double audit_fraction = 0;
   uint64_t audit_seed = 0;  // A secret: which texts, and how far.
-  /// Keys and values of texts' chunks, of so many tokens each, are kept (kv/chunk.h): for texts that
-  /// begin as they do, and for servers that take a place. 0: none are.
+  /// Keys and values of texts' chunks, of so many tokens each, are kept (kv/chunk.h): for texts
+  /// that begin as they do, and for servers that take a place. 0: none are.
   int64_t kept_tokens = 0;
 };
 
@@ -118,9 +118,8 @@ class Conductor {
     std::string server;
     std::string reason;
   };
-  using Action =
-      std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone, Accuse,
-                   KeepChunks, RestoreChunks>;
+  using Action = std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone,
+                              Accuse, KeepChunks, RestoreChunks>;
 
   /// A text, as its owner knows it.
   struct Text {
@@ -203,7 +202,7 @@ class Conductor {
     bool begins = false;  // All of its chain; else those that take a place.
     std::map<std::string, std::optional<int64_t>> found;  // By server: positions, once it has said.
     std::vector<std::pair<size_t, size_t>> runs;          // Of hops: from, to before.
-    std::vector<size_t> resenders;  // Hops whose next one is new.
+    std::vector<size_t> resenders;                        // Hops whose next one is new.
     Time until{};
   };
   /// What a server of its chain was told to keep.

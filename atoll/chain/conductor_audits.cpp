@@ -141,8 +141,8 @@ void Conductor::testimony(const std::string& address, const Testimony& message, 
   }
   audit.said[index] = message;
   if (!audit.is_heard()) return;
-  actions_.emplace_back(Recompute{
-      .number = found->first, .hops = audit.hops, .said = std::exchange(audit.said, {})});
+  actions_.emplace_back(
+      Recompute{.number = found->first, .hops = audit.hops, .said = std::exchange(audit.said, {})});
 }
 
 void Conductor::recomputed(const Recomputed& found, Time now) {

@@ -95,7 +95,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
     return std::ranges::find(session.hops, other.address, &Hop::address) != session.hops.end();
   });
   std::vector<Hop> hops;
-  std::vector<size_t> resenders;  // Servers whose next one is new.
+  std::vector<size_t> resenders;                // Servers whose next one is new.
   std::vector<std::pair<size_t, size_t>> runs;  // Of new ones.
   bool feeds_anew = false;
   const std::vector<Hop>& old = session.hops;

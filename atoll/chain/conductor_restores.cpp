@@ -32,8 +32,8 @@ std::string Conductor::neighbour_for(const Session& session, size_t hop, Time no
   const Server* best = nullptr;
   for (const Candidate& other : candidates(0, now)) {
     const Server& server = servers_.at(other.address);
-    const bool is_new = std::ranges::find(session.hops, other.address, &Hop::address) ==
-                        session.hops.end();
+    const bool is_new =
+        std::ranges::find(session.hops, other.address, &Hop::address) == session.hops.end();
     if (!is_new || !other.layers.holds(session.hops[hop].layers)) continue;
     if (best == nullptr || server.num_sessions < best->num_sessions) best = &server;
   }
@@ -59,15 +59,15 @@ void Conductor::keep_chunks(Key key, Session& session, Time now) {
       kept.neighbour = neighbour_for(session, i, now);
     }
     kept.num_chunks = end;
-    actions_.emplace_back(KeepChunks{
-        .key = key,
-        .address = hop.address,
-        .message = {.session = {.gateway = options_.gateway, .number = session.number},
-                    .group = {},
-                    .first = first,
-                    .chunks = {},
-                    .neighbour = kept.neighbour},
-        .end = end});
+    actions_.emplace_back(
+        KeepChunks{.key = key,
+                   .address = hop.address,
+                   .message = {.session = {.gateway = options_.gateway, .number = session.number},
+                               .group = {},
+                               .first = first,
+                               .chunks = {},
+                               .neighbour = kept.neighbour},
+                   .end = end});
   }
 }
 
@@ -106,16 +106,16 @@ void Conductor::ask_for(Key key, Session& session, size_t hop, int64_t num_posit
   const Hop& asked = session.hops[hop];
   session.restoring->found[asked.address] = std::nullopt;
   std::erase(holders, asked.address);
-  actions_.emplace_back(RestoreChunks{
-      .key = key,
-      .address = asked.address,
-      .message = {.session = {.gateway = options_.gateway, .number = session.number},
-                  .epoch = session.epoch,
-                  .layers = asked.layers,
-                  .group = {},
-                  .chunks = {},
-                  .holders = std::move(holders)},
-      .end = static_cast<uint32_t>(num_positions / options_.kept_tokens)});
+  actions_.emplace_back(
+      RestoreChunks{.key = key,
+                    .address = asked.address,
+                    .message = {.session = {.gateway = options_.gateway, .number = session.number},
+                                .epoch = session.epoch,
+                                .layers = asked.layers,
+                                .group = {},
+                                .chunks = {},
+                                .holders = std::move(holders)},
+                    .end = static_cast<uint32_t>(num_positions / options_.kept_tokens)});
 }
 
 /// False: it is to be read.
@@ -133,8 +133,11 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
     round_trip = std::max(round_trip, seconds(server->second.watch.round_trip()));
   }
   if (most <= 0 || to_read <= kRoundTrips * round_trip) return false;
-  session.restoring = Restoring{
-      .begins = true, .found = {}, .runs = {all}, .resenders = {}, .until = now + patience(to_read)};
+  session.restoring = Restoring{.begins = true,
+                                .found = {},
+                                .runs = {all},
+                                .resenders = {},
+                                .until = now + patience(to_read)};
   for (size_t i = 0; i < session.hops.size(); ++i) {
     std::vector<std::string> holders = session.holders;
     for (const Candidate& other : candidates(0, now)) {
@@ -156,8 +159,8 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
 bool Conductor::restore_places(Key key, Session& session,
                                std::vector<std::pair<size_t, size_t>> runs,
                                std::vector<size_t> resenders, Time now) {
-  const int64_t most = whole_chunks(
-      std::min(session.num_done, session.text.num_tokens - session.text.num_guessed));
+  const int64_t most =
+      whole_chunks(std::min(session.num_done, session.text.num_tokens - session.text.num_guessed));
   if (!session.may_restore || most <= 0) return false;
   std::vector<std::string> holders = session.holders;
   if (holders.size() > kMostHolders) holders.resize(kMostHolders);
@@ -201,10 +204,9 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
   const Restoring done = *std::exchange(session.restoring, {});
   bool feeds_anew = false;
   for (const auto& [begin, end] : done.runs) {
-    int64_t least = done.begins
-                        ? std::min(session.text.wanted_from, session.text.num_tokens - 1)
-                        : std::min(session.num_done,
-                                   session.text.num_tokens - session.text.num_guessed);
+    int64_t least = done.begins ? std::min(session.text.wanted_from, session.text.num_tokens - 1)
+                                : std::min(session.num_done,
+                                           session.text.num_tokens - session.text.num_guessed);
     for (size_t i = begin; i < end; ++i) {
       const auto found = done.found.find(session.hops[i].address);
       const bool is_known = found != done.found.end() && found->second;

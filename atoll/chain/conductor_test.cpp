@@ -278,10 +278,9 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     // Some layers are nobody's for seconds.
-    SimulatedChain world(seed,
-                         {.first_patience = std::chrono::minutes(1),
-                          .audit_fraction = 0.125,
-                          .kept_tokens = seed % 2 == 0 ? SimulatedChain::kKeptTokens : 0});
+    SimulatedChain world(seed, {.first_patience = std::chrono::minutes(1),
+                                .audit_fraction = 0.125,
+                                .kept_tokens = seed % 2 == 0 ? SimulatedChain::kKeptTokens : 0});
     world.add_crowd();
     std::map<Conductor::Key, std::vector<uint64_t>> asked;
     const size_t num_new = 60;

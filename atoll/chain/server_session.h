@@ -102,7 +102,7 @@ class ServerSession {
   int64_t length_ = 0;
   int64_t arrived_ = 0;  // Positions of which rows are here or were read.
   std::deque<Rows> unread_;
-  std::deque<Rows> kept_;              // All from this position on.
+  std::deque<Rows> kept_;  // All from this position on.
   int64_t kept_begin_ = 0;
   bool is_restored_ = false;
   std::vector<Fingerprint> received_;  // Of all positions; of those that were restored, zeros.

@@ -102,10 +102,10 @@ constexpr swarm::FrameKind kFrame{
     .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Greet",   "Greeted",   "Refused", "Work",  "Output", "Reroute", "Forget",
-    "Trouble", "Ping",      "Pong",    "Offer", "Place",  "Watch",   "Servers",
-    "Testify", "Testimony", "Report",  "Want",  "Piece",  "Rest",    "Revoked",
-    "Keep",    "Restore",   "Restored", "Fetch", "Fetched", "Store", "Stored"};
+    "Greet",   "Greeted",   "Refused",  "Work",  "Output",  "Reroute", "Forget",
+    "Trouble", "Ping",      "Pong",     "Offer", "Place",   "Watch",   "Servers",
+    "Testify", "Testimony", "Report",   "Want",  "Piece",   "Rest",    "Revoked",
+    "Keep",    "Restore",   "Restored", "Fetch", "Fetched", "Store",   "Stored"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;

@@ -13,10 +13,12 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/sealing.h"
 #include "atoll/chain/server_session.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/api_arguments.h"
+#include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
@@ -41,6 +43,8 @@ struct GatewayArguments {
   int64_t max_guesses = 16;
   std::string draft_model;
   double draft_kv_gib = 0.25;
+  bool no_kv_store = false;
+  std::string kv_secret;
 };
 
 constexpr const char* kFooter = R"(
@@ -111,6 +115,16 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
   return {.loaded = std::move(loaded), .name = {}, .digest = std::move(digest), .load = load};
 }
 
+std::optional<Digest> kv_secret(const GatewayArguments& arguments) {
+  if (arguments.no_kv_store) {
+    if (arguments.kv_secret.empty()) return std::nullopt;
+    throw UsageError("--kv-secret: with --no-kv-store nothing is kept");
+  }
+  if (!arguments.kv_secret.empty()) return kept_secret(arguments.kv_secret);
+  if (arguments.swarm.folder.empty()) return random_key();
+  return kept_secret(std::filesystem::path(arguments.swarm.folder) / "kv-secret");
+}
+
 /// Nothing where it was stopped.
 std::optional<OwnPart> without_weights(const GatewayArguments& arguments, const SwarmPlace& place,
                                        const Clock& clock) {
@@ -151,7 +165,8 @@ void answer(const GatewayArguments& arguments) {
                           .draft = draft ? &draft->model : nullptr,
                           .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
                           .audit_fraction = arguments.audit,
-                          .load = own->load},
+                          .load = own->load,
+                          .kv_secret = kv_secret(arguments)},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   ApiArguments api = arguments.api;
   if (api.name.empty()) api.name = own->name;
@@ -197,6 +212,13 @@ void add_gateway_command(CLI::App& app) {
       ->needs(draft)
       ->check(real_number(0.001, 1 << 20))
       ->capture_default_str();
+  command->add_flag("--no-kv-store", arguments->no_kv_store,
+                    "servers keep no keys and values of texts that are over, nor copies of others "
+                    "for the case that one of them dies");
+  command->add_option("--kv-secret", arguments->kv_secret,
+                      "a file with the secret that their names and keys follow from; it is made "
+                      "where it is missing (default: kv-secret in --run; without that a new one "
+                      "each time: nothing is found again after a restart)");
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {

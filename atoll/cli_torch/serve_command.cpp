@@ -22,6 +22,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli_torch/api_arguments.h"
+#include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
@@ -50,6 +51,7 @@ struct ServeArguments {
   std::string advertise;
   std::string model_cache;
   std::string upload_rate;
+  KvStoreArguments kept;
   bool listens = false;   // Its user says where.
   double kv_gib = 0;      // 0: a tenth of the memory, 2 at most.
   double memory_gib = 0;  // 0: most of the machine's.
@@ -195,7 +197,8 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   const weights::ModelConfig& config = source.config;
   const double memory = memory_bytes(arguments);
   const PartBytes each = part_bytes(source);
-  const double program = kProgramBytes + (arguments.head ? each.head : 0);
+  const double program =
+      kProgramBytes + (arguments.head ? each.head : 0) + arguments.kept.memory_gib * kGib;
   const auto kv = static_cast<double>(kv_bytes(arguments));
   // A page of keys and values is there for all of a server's layers.
   const double element = weights::keeps_narrow_kv(config, source.tensors, source.as)
@@ -256,6 +259,13 @@ void serve_layers(const ServeArguments& arguments) {
   }
   const weights::ModelConfig& config = source->config;
   const int32_t max_layers = fitting_layers(arguments, *source, named);
+  std::optional<serve::KvDeskOptions> kept =
+      kv_desk_options(arguments.kept, config, source->digest);
+  const bool keeps = arguments.kept.memory_gib > 0 || !arguments.kept.folder.empty();
+  if (!keeps || !weights::keeps_narrow_kv(config, source->tensors, source->as)) kept.reset();
+  if (!kept && !arguments.kept.folder.empty()) {
+    throw UsageError("--kv-store: keys and values in fp32 are not kept; say --kv-dtype bf16");
+  }
   serve::BlockServer server(
       {.post = place.post_options(),
        .lease = {.name = place.name(),
@@ -278,6 +288,7 @@ void serve_layers(const ServeArguments& arguments) {
          return std::make_unique<model::Model>(config, std::move(files), layers);
        },
        .lending = {.read = source->lend, .bits_per_second = upload_rate},
+       .kept = kept,
        .log = print_note,
        .joined =
            [&] {
@@ -344,6 +355,8 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--upload-rate", arguments->upload_rate,
                       "how fast layers are sent to servers without files, such as 20mbit (default: "
                       "200mbit while texts are read here, else any)");
+  add_kv_store_arguments(*command, arguments->kept);
+  add_neighbour_argument(*command, arguments->kept);
   command
       ->add_option("--memory-gib", arguments->memory_gib,
                    "memory that may be used, in GiB: how many layers fit, or whether all of the "
@@ -359,8 +372,8 @@ void add_serve_command(CLI::App& app) {
     // What is for the other way to serve is no silent wish.
     const auto others =
         arguments->gateway
-            ? std::vector{"--blocks",    "--head",        "--advertise",
-                          "--peer-name", "--model-cache", "--upload-rate"}
+            ? std::vector{"--blocks",      "--head",        "--advertise",     "--peer-name",
+                          "--model-cache", "--upload-rate", "--neighbour-rate"}
             : std::vector{"--tokenizer",   "--strict",      "--template",    "--keys",
                           "--certificate", "--private-key", "--max-running", "--deterministic"};
     for (const char* option : others) {

@@ -39,16 +39,16 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
       lease_(options_.lease),
       lender_(options_.lending, lines_, clock_, [this] { return num_sessions_ > 0; }) {
   if (!options_.kept) return;
-  desk_.emplace(*options_.kept,
-                KvDesk::Hooks{
-                    .send = [this](const auto& to, const auto& message) { send_to(to, message); },
+  desk_.emplace(
+      *options_.kept,
+      KvDesk::Hooks{.send = [this](const auto& to, const auto& message) { send_to(to, message); },
                     .restored =
                         [this](const chain::Restore& order, chain::Span pages_layers,
                                std::vector<at::Tensor> pages) {
                           take_restored(order, pages_layers, std::move(pages));
                         },
                     .tell = options_.log},
-                clock_);
+      clock_);
 }
 
 BlockServer::~BlockServer() { leave("", {}, {}); }

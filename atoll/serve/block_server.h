@@ -36,7 +36,7 @@ struct BlockServerOptions {
   std::function<std::unique_ptr<model::Model>(model::LayerRange,
                                               const std::function<bool()>& stops)>
       load;
-  PartLenderOptions lending;  // To servers that lack the model's files.
+  PartLenderOptions lending;          // To servers that lack the model's files.
   std::optional<KvDeskOptions> kept;  // Keys and values of texts that others may go on with.
   std::function<void(const std::string&)> log;
   std::function<void()> joined = [] {};  // Once: the coordinator has taken its lease.

@@ -116,10 +116,8 @@ void BlockServer::send_to(const std::string& address, const chain::Message& mess
 void BlockServer::take_restored(const chain::Restore& order, chain::Span pages_layers,
                                 std::vector<at::Tensor> pages) {
   const MutexLock lock(mutex_);
-  jobs_.emplace_back([order, pages_layers, pages = std::move(pages),
-                      now = clock_.now()](BlockEngine& engine) {
-    engine.restore(order, pages_layers, pages, now);
-  });
+  jobs_.emplace_back([order, pages_layers, pages = std::move(pages), now = clock_.now()](
+                         BlockEngine& engine) { engine.restore(order, pages_layers, pages, now); });
   arrived_.notify_all();
 }
 

@@ -44,9 +44,9 @@ struct ChainOptions {
   /// Of what servers compute, so large a part is recomputed with the whole model, which load()
   /// maps; without that nothing is.
   double audit_fraction = 0.125;
+  Auditor::Load load = {};
   /// Servers keep keys and values of texts' chunks, under names that follow from this (kv/chunk.h).
   std::optional<Digest> kv_secret = {};
-  Auditor::Load load = {};
 };
 
 class ChainGenerator final : public TextDesk {

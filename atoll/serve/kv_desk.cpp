@@ -135,8 +135,7 @@ Duration KvDesk::until_send(Time now) const {
 void KvDesk::run_restoring() {
   MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock,
-                  [&]() ATOLL_REQUIRES(mutex_) { return stops_ || !to_restore_.empty(); });
+    changed_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) { return stops_ || !to_restore_.empty(); });
     if (stops_) return;
     const Order order = std::move(to_restore_.front());
     to_restore_.pop_front();

@@ -1,7 +1,8 @@
 #pragma once
 // Where a server keeps keys and values of texts' chunks (kv/chunk.h), in memory, on disk and with a
 // neighbour, and has them from again: a thread that codes and seals what there is time for, and one
-// that opens what somebody waits for, while the server reads on. A cache: what is missing or damaged is read anew.
+// that opens what somebody waits for, while the server reads on. A cache: what is missing or
+// damaged is read anew.
 //
 // Shapes: those of model/kv_pages.h.
 #include <ATen/core/Tensor.h>
@@ -27,9 +28,9 @@ struct KvDeskOptions {
   kv::BlobStoreOptions store;
   std::string model;  // Its digest, with what it is served as.
   model::PageShape shape;
-  int num_threads = 1;          // For coding.
-  double neighbour_rate = 0;    // Bytes a second to neighbours, at most. 0: none are sent there.
-  int64_t queue_bytes = int64_t{256} << 20;  // Of pages that wait to be coded.
+  int num_threads = 1;        // For coding.
+  double neighbour_rate = 0;  // Bytes a second to neighbours, at most. 0: none are sent there.
+  int64_t queue_bytes = int64_t{256} << 20;     // Of pages that wait to be coded.
   Duration patience = std::chrono::seconds(2);  // For an answer of another server.
 };
 
@@ -37,16 +38,17 @@ struct KvDeskOptions {
 struct KeptPages {
   Digest group{};
   kv::Chunk chunk;
-  int64_t begin = 0;         // Its first position.
-  int32_t first_layer = 0;   // Of the pages.
-  chain::Span layers;        // Those of the session.
-  std::string neighbour;     // Empty: nobody else gets it.
+  int64_t begin = 0;        // Its first position.
+  int32_t first_layer = 0;  // Of the pages.
+  chain::Span layers;       // Those of the session.
+  std::string neighbour;    // Empty: nobody else gets it.
   std::vector<at::Tensor> pages;
 };
 
 class KvDesk {
  public:
-  /// `send`: to another server, from any thread. `restored`: what was found of it. `tell`: of a disk that cannot be written.
+  /// `send`: to another server, from any thread. `restored`: what was found of it. `tell`: of a
+  /// disk that cannot be written.
   struct Hooks {
     std::function<void(const std::string& address, const chain::Message& message)> send;
     std::function<void(const chain::Restore& order, chain::Span pages_layers,
@@ -81,10 +83,10 @@ class KvDesk {
   /// A chunk of an order whose blobs are being gathered.
   struct Gathering {
     size_t chunk = 0;
-    std::vector<kv::BlobName> names;       // Of each layer,
-    std::vector<kv::SharedBlob> blobs;     // null as long as it is missing.
+    std::vector<kv::BlobName> names;    // Of each layer,
+    std::vector<kv::SharedBlob> blobs;  // null as long as it is missing.
     size_t next_holder = 0;
-    uint64_t question = 0;                 // Under way; 0: none.
+    uint64_t question = 0;  // Under way; 0: none.
     Time asked{};
   };
   struct Put {

@@ -52,7 +52,7 @@ class SimulatedBlockServers {
     Witness witness;
     std::map<SessionId, Served> sessions;
     ForgottenSessions forgotten;
-    std::vector<std::function<void()>> held;  // What came while it hung.
+    std::vector<std::function<void()>> held;         // What came while it hung.
     std::map<std::pair<Span, Digest>, Memory> kept;  // By layers and chunk.
   };
 
@@ -169,9 +169,8 @@ class SimulatedBlockServers {
     } else if (const auto* keep = std::get_if<Keep>(&message)) {
       this->keep(address, *keep);
     } else if (const auto* order = std::get_if<Restore>(&message)) {
-      after(1 + static_cast<int64_t>(random(200)), [this, address, order = *order] {
-        restore(address, order);
-      });
+      after(1 + static_cast<int64_t>(random(200)),
+            [this, address, order = *order] { restore(address, order); });
     } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
       const auto found = server.sessions.find(reroute->session);
       const auto again =
@@ -254,9 +253,8 @@ class SimulatedBlockServers {
     }
     if (answer.end > 0 && !server.sessions.contains(order.session)) {
       ++num_restored_;
-      server.sessions.emplace(
-          order.session,
-          Served{ServerSession(order.session, answer.end), std::move(memory), answer.end});
+      server.sessions.emplace(order.session, Served{ServerSession(order.session, answer.end),
+                                                    std::move(memory), answer.end});
     } else {
       answer.end = 0;
     }

@@ -1,0 +1,77 @@
+#include "atoll/cli_torch/kv_arguments.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "atoll/base/error.h"
+#include "atoll/base/sealing.h"
+#include "atoll/cli/real_number.h"
+#include "atoll/identity/private_file.h"
+#include "atoll/run/link_rate.h"
+
+namespace atl::cli {
+namespace {
+
+constexpr double kGib = int64_t{1} << 30;
+
+}  // namespace
+
+void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments) {
+  command.add_option("--kv-store", arguments.folder,
+                     "a folder for keys and values of texts, for those that begin as they did: "
+                     "sealed, and there after a restart (default: in memory alone)");
+  command.add_option("--kv-store-gib", arguments.disk_gib, "how much of them on disk, in GiB")
+      ->check(real_number(0.001, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--kv-store-memory-gib", arguments.memory_gib,
+                  "how much of them in memory, in GiB; 0: none")
+      ->check(real_number(0, 1 << 20))
+      ->capture_default_str();
+}
+
+void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments) {
+  command
+      .add_option("--neighbour-rate", arguments.neighbour_rate,
+                  "how fast copies of keys and values are sent to another server, which has them "
+                  "if this one dies, at most, such as 20mbit; 0bit: none are")
+      ->capture_default_str();
+}
+
+kv::BlobStoreOptions kv_store_options(const KvStoreArguments& arguments) {
+  return {.memory_bytes = static_cast<int64_t>(arguments.memory_gib * kGib),
+          .folder = arguments.folder,
+          .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)};
+}
+
+serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
+                                     const weights::ModelConfig& config,
+                                     const std::string& digest) {
+  return {.store = kv_store_options(arguments),
+          .model = digest,
+          .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
+          .num_threads = at::get_num_threads(),
+          .neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8};
+}
+
+Digest kept_secret(const std::filesystem::path& file) {
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) {
+    const Digest secret = random_key();
+    identity::write_private_file(file, hex(secret) + "\n");
+    return secret;
+  }
+  std::string text = identity::read_private_file(file);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  try {
+    return digest_from_hex(text);
+  } catch (const InputError&) {
+    throw InputError(
+        fmt::format("'{}' is no secret for keys and values: remove it, and another one is made",
+                    file.string()));
+  }
+}
+
+}  // namespace atl::cli

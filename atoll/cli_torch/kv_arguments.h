@@ -1,0 +1,39 @@
+#pragma once
+// What the commands that keep keys and values of texts share: where, how much, and by what secret.
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "atoll/base/hash.h"
+#include "atoll/kv/blob_store.h"
+#include "atoll/serve/kv_desk.h"
+#include "atoll/weights/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace atl::cli {
+
+struct KvStoreArguments {
+  std::string folder;  // Empty: in memory alone.
+  double disk_gib = 8;
+  double memory_gib = 0.25;
+  std::string neighbour_rate = "100mbit";
+};
+
+/// --kv-store, --kv-store-gib, --kv-store-memory-gib.
+void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments);
+/// --neighbour-rate.
+void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments);
+
+kv::BlobStoreOptions kv_store_options(const KvStoreArguments& arguments);
+
+/// For servers of a model of that digest. Throws UsageError.
+serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
+                                     const weights::ModelConfig& config, const std::string& digest);
+
+/// What that file holds; where there is none it is made, of a new secret. Throws InputError.
+Digest kept_secret(const std::filesystem::path& file);
+
+}  // namespace atl::cli
