@@ -108,7 +108,7 @@ def scored():
     """Ids of 2,000 tokens of source code, and what Atoll gives for each but the first."""
     text, out = folder / "scored.txt", folder / "scored.jsonl"
     text.write_text("\n".join(families.python_sources(100_000))[: 4 * NUM_SCORED])
-    atoll("eval", real.smollm2(), "--text", text, "--per-token", out, "--json")
+    atoll("eval", real.smollm2(), "--text", text, "--per-token", out, "--json", "--kv-dtype", "fp32")
     lines = [json.loads(line) for line in out.read_text().splitlines()][:NUM_SCORED]
     if len(lines) < NUM_SCORED:
         raise RuntimeError(f"{len(lines)} tokens were scored")
@@ -143,7 +143,7 @@ def exact_model():
 
 def greedy_different():
     model, tokenizer = reference()
-    told = json.loads(atoll("generate", real.smollm2(), "--prompt", "The atoll lies", "--greedy", "--max-tokens", NUM_GREEDY, "--json"))
+    told = json.loads(atoll("generate", real.smollm2(), "--prompt", "The atoll lies", "--greedy", "--max-tokens", NUM_GREEDY, "--json", "--kv-dtype", "fp32"))
     prompt = tokenizer("The atoll lies", return_tensors="pt", add_special_tokens=False)
     theirs = model.generate(**prompt, do_sample=False, max_new_tokens=NUM_GREEDY)[0, prompt.input_ids.shape[1] :].tolist()
     theirs = theirs[: len(told["ids"])] if told["finish_reason"] != "length" else theirs  # Who stops does not say the end.

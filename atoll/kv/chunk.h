@@ -16,7 +16,7 @@
 
 namespace atl::kv {
 
-constexpr int64_t kChunkTokens = 256;
+constexpr int64_t kChunkTokens = 128;
 
 struct Chunk {
   Digest secret{};

@@ -24,10 +24,10 @@ std::vector<int64_t> tokens(size_t count, int64_t first = 1) {
 
 TEST(Chunk, AreThoseThatTokensFill) {
   const ChunkNames names(secret_of(1), "model");
-  EXPECT_TRUE(names.chunks_of(0, tokens(255)).empty());
-  EXPECT_EQ(names.chunks_of(0, tokens(256)).size(), 1);
-  const auto some = names.chunks_of(0, tokens(3 * 256));
-  const auto more = names.chunks_of(0, tokens(5 * 256 + 7));
+  EXPECT_TRUE(names.chunks_of(0, tokens(kChunkTokens - 1)).empty());
+  EXPECT_EQ(names.chunks_of(0, tokens(kChunkTokens)).size(), 1);
+  const auto some = names.chunks_of(0, tokens(3 * kChunkTokens));
+  const auto more = names.chunks_of(0, tokens(5 * kChunkTokens + 7));
   ASSERT_EQ(more.size(), 5);
   for (size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], more[i]);
 }
@@ -42,22 +42,22 @@ TEST(Chunk, HangOnAllThatTheyAreOf) {
     EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), 4).id).second);
   };
   const ChunkNames names(secret_of(1), "model");
-  add(names, 0, tokens(512));
-  add(names, 1, tokens(512));
-  add(names, 0, tokens(256));
-  add(names, 0, tokens(512, 2));
-  std::vector<int64_t> other_first = tokens(512);  // Another first token: other keys at the end.
+  add(names, 0, tokens(2 * kChunkTokens));
+  add(names, 1, tokens(2 * kChunkTokens));
+  add(names, 0, tokens(kChunkTokens));
+  add(names, 0, tokens(2 * kChunkTokens, 2));
+  std::vector<int64_t> other_first = tokens(2 * kChunkTokens);  // Another first token: other keys at the end.
   other_first[0] = 77;
   add(names, 0, other_first);
-  add(ChunkNames(secret_of(2), "model"), 0, tokens(512));
-  add(ChunkNames(secret_of(1), "model+int8"), 0, tokens(512));
+  add(ChunkNames(secret_of(2), "model"), 0, tokens(2 * kChunkTokens));
+  add(ChunkNames(secret_of(1), "model+int8"), 0, tokens(2 * kChunkTokens));
   EXPECT_NE(names.group_of(0), names.group_of(1));
   EXPECT_NE(names.group_of(0), ChunkNames(secret_of(2), "model").group_of(0));
 }
 
 TEST(Chunk, ABlobIsOpenedByWhoKnowsItsChunkAlone) {
   const ChunkNames names(secret_of(1), "model");
-  const auto chunks = names.chunks_of(4, tokens(512));
+  const auto chunks = names.chunks_of(4, tokens(2 * kChunkTokens));
   const Bytes blob(100, std::byte{9});
   const BlobName name = name_of(names.group_of(4), chunks[0], 2);
   const Bytes kept = seal(blob, name, chunks[0]);
@@ -76,7 +76,7 @@ TEST(Chunk, ABlobIsOpenedByWhoKnowsItsChunkAlone) {
 }
 
 TEST(Chunk, OtherTokensWithTheSameSecretAreNotTaken) {
-  const auto chunks = ChunkNames(secret_of(1), "model").chunks_of(0, tokens(256));
+  const auto chunks = ChunkNames(secret_of(1), "model").chunks_of(0, tokens(kChunkTokens));
   const Chunk collides{.secret = chunks[0].secret, .check = secret_of(3)};
   const BlobName name = name_of({}, chunks[0], 0);
   EXPECT_THROW(unseal(seal(Bytes(9), name, collides), name, chunks[0]), InputError);

@@ -284,7 +284,7 @@ def check_real(atoll, path, folder):
         ids = tokenizer(prompt, return_tensors="pt")
         answer = model.generate(**ids, max_new_tokens=32, do_sample=False)[0, ids.input_ids.shape[1]:]
         theirs = tokenizer.decode(answer, skip_special_tokens=True)
-        ours = run(atoll, "generate", written, "--prompt", prompt, "--max-tokens", 32, "--greedy").rstrip("\n")
+        ours = run(atoll, "generate", written, "--prompt", prompt, "--max-tokens", 32, "--greedy", "--kv-dtype", "fp32").rstrip("\n")
         assert ours == theirs.rstrip("\n"), f"{kind}: {ours!r}, and transformers {theirs!r}"
         before, after = ({name: field.contents() for name, field in gguf.GGUFReader(one).fields.items()} for one in (path, written))
         for name in ("pre", "tokens", "token_type", "merges", "bos_token_id", "eos_token_id"):

@@ -309,7 +309,7 @@ def compare(name, folder, model, tokenizer):
     model = model.float().eval()
     text_file, out_file = folder / "text.txt", folder / "per_token.jsonl"
     text_file.write_text(text)
-    summary = json.loads(run("eval", folder, "--text", text_file, "--per-token", out_file, "--threads", 1,
+    summary = json.loads(run("eval", folder, "--text", text_file, "--per-token", out_file, "--threads", 1, "--kv-dtype", "fp32",
                              "--json"))
     lines = [json.loads(line) for line in out_file.read_text().splitlines()]
     ids = [line["id"] for line in lines]
@@ -338,7 +338,7 @@ def compare(name, folder, model, tokenizer):
 def compare_greedy(name, folder, model, tokenizer):
     """`atoll generate --greedy` against generate(): equal until two logits tie."""
     prompt = text[:60]
-    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 64, "--greedy", "--threads", 1,
+    out = json.loads(run("generate", folder, "--prompt", prompt, "--max-tokens", 64, "--greedy", "--threads", 1, "--kv-dtype", "fp32",
                          "--json"))
     ids = tokenizer.encode(prompt).ids
     for position, chosen in enumerate(out["ids"]):

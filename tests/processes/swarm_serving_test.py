@@ -17,6 +17,7 @@ import tempfile
 import time
 import unittest
 import urllib.error
+import urllib.request
 
 import jsonschema
 
@@ -60,11 +61,15 @@ class Serving(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.random = random.Random(SEED)
-        cls.model = made_model("model", 1)
+        cls.model = cls.make_model()
         cls.whole = ServingSwarm(ATOLL, cls.model, ROOT / "whole")
         cls.addClassCleanup(cls.whole.end)
         cls.one = cls.whole.alone("one")
         cls.wanted_by_body = {}
+
+    @classmethod
+    def make_model(cls):
+        return made_model("model", 1)
 
     def swarm(self, *spans, gateways=1):
         """Servers a, b, ... of these layers, and gateways g0, g1, ..."""
@@ -472,6 +477,96 @@ class DraftModelTest(Serving):
         self.assertRegex(refused(*gateway, "--strict"), "draft-model")
         self.assertRegex(refused("convert", self.model, ROOT / "none", "--layers", "0,6"), "from 0 to 5")
         self.assertRegex(refused("convert", self.model, ROOT / "none.gguf", "--layers", "0"), "--layers")
+
+
+class KeptTest(Serving):
+    """Keys and values of texts outlive their texts, and those who made them."""
+
+    BODY = {"prompt": LONG, "max_tokens": 40, "temperature": 0.7, "seed": 4}
+
+    @classmethod
+    def make_model(cls):
+        model = ROOT / "bf16"
+        subprocess.run([ATOLL, "convert", made_model("model", 1), model, "--dtype", "bf16"], check=True, capture_output=True)
+        return model
+
+    def setUp(self):
+        self.swarm_of_test = swarm = ServingSwarm(ATOLL, self.model, pathlib.Path(tempfile.mkdtemp(dir=ROOT)) / "swarm")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+
+    def serve(self, *names_and_spans):
+        for name, span in names_and_spans:
+            self.swarm_of_test.serve(name, span, "--kv-store", self.swarm_of_test.folder / f"{name}-kv")
+
+    def gateway(self, name, *words, secret="secret"):
+        url = self.swarm_of_test.gateway(name, "--kv-secret", self.swarm_of_test.folder / secret, "--max-guesses", 0, *words)
+        self.swarm_of_test.wait_whole(url)
+        return url
+
+    def cached(self, url, key=None):
+        """How many of the prompt's tokens were not read; the answer is that of one process."""
+        request = urllib.request.Request(url + "/v1/completions", data=json.dumps({"model": "mine", "logprobs": 2, **self.BODY}).encode(),
+                                         headers={"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})})
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
+            said = json.loads(reply.read())
+        self.assertEqual(told(said), told(complete(self.one, logprobs=2, **self.BODY)))
+        return said["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def wait_kept(self, names, count):
+        """Until each has so many chunks on its disk."""
+        def all_have():
+            return all(len(list((self.swarm_of_test.folder / f"{name}-kv").glob("*/*"))) >= count for name in names)
+        wait_for(all_have, "what is kept")
+
+    def test_after_restarts_it_is_read_from_disk_and_damage_is_read_anew(self):
+        spans = (("a", "0:3"), ("b", "3:6"))
+        self.serve(*spans)
+        self.assertEqual(self.cached(self.gateway("g")), 0)
+        num_chunks = (len(self.tokens()) - 1) // 128
+        self.wait_kept("ab", 3 * num_chunks)
+        for name in ("g", "a", "b"):
+            self.assertEqual(self.swarm_of_test.finish(name), 0)
+        self.serve(*spans)
+        url = self.gateway("g2")
+        self.assertEqual(self.cached(url), 128 * num_chunks)
+        self.assertEqual(self.cached(self.gateway("other", secret="other-secret")), 0)
+        self.swarm_of_test.kill("g2", "a", "b")
+        for file in (self.swarm_of_test.folder / "a-kv").glob("*/*"):
+            if self.random.random() < 0.5:
+                data = bytearray(file.read_bytes())
+                data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
+                file.write_bytes(data)
+        self.serve(*spans)
+        self.assertLess(self.cached(self.gateway("g3")), 128 * num_chunks)
+
+    def tokens(self):
+        made = subprocess.run([ATOLL, "tokenizer", "encode", "--tokenizer", self.model, "--text", "-"], input=LONG, check=True, capture_output=True, text=True)
+        return made.stdout.split(",")
+
+    def test_of_another_key_nothing_is_found(self):
+        keys = self.swarm_of_test.folder / "keys"
+        keys.write_text("ann the-secret-of-ann\nbob the-secret-of-bob\n")
+        self.serve(("a", "0:6"))
+        url = self.swarm_of_test.gateway("g", "--keys", keys, "--max-guesses", 0)
+        wait_for(lambda: "ok" in ask(url, "/health"), "the gateway")
+        self.assertEqual(self.cached(url, "the-secret-of-ann"), 0)
+        self.wait_kept("a", 6)
+        self.assertEqual(self.cached(url, "the-secret-of-bob"), 0)
+        self.assertGreater(self.cached(url, "the-secret-of-ann"), 0)
+
+    def test_who_takes_a_place_has_it_from_a_neighbour(self):
+        spans = (("a", "0:2"), ("b", "2:4"), ("c", "4:6"), ("b2", "2:4"))
+        self.serve(*spans)
+        url = self.gateway("g")
+        body = {"prompt": LONG, "max_tokens": 300, "temperature": 0.7, "seed": 4}
+        asked = Asked(url, **body)
+        asked.wait_pieces(20)
+        busy = self.swarm_of_test.busy(0.05)
+        used = max(("b", "b2"), key=lambda name: busy[name])
+        self.wait_kept(["b", "b2"], 2 * 8)
+        self.swarm_of_test.kill(used)
+        self.check(asked, body, f"{used} was killed")
 
 
 class EncryptedTest(Serving):

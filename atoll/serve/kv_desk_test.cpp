@@ -1,0 +1,235 @@
+// Two servers' desks: what one keeps it has again, also from the other; and nothing else.
+#include "atoll/serve/kv_desk.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "atoll/testing/temporary_folder.h"
+
+namespace atl::serve {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr int64_t kPage = model::KvPool::kPagePositions;
+constexpr int64_t kPages = kv::kChunkTokens / kPage;
+constexpr chain::Span kLayers{2, 5};
+const std::string kModel = "a model";
+
+std::vector<kv::Chunk> chunks_of(int64_t first_token, uint64_t tenant = 0) {
+  std::vector<int64_t> tokens(3 * kv::kChunkTokens);
+  std::iota(tokens.begin(), tokens.end(), first_token);
+  return kv::ChunkNames({}, kModel).chunks_of(tenant, tokens);
+}
+
+std::vector<at::Tensor> random_pages(int64_t count) {
+  std::vector<at::Tensor> pages;
+  for (int64_t i = 0; i < count; ++i) {
+    pages.push_back(at::rand({kLayers.size(), 2, 2 * 4 * kPage}).to(at::kBFloat16));
+  }
+  return pages;
+}
+
+class KvDeskTest : public ::testing::Test {
+ protected:
+  struct Restored {
+    chain::Restore order;
+    std::vector<at::Tensor> pages;
+  };
+
+  void open(const std::string& name, const std::string& model = kModel) {
+    KvDeskOptions options{.store = {.memory_bytes = 1 << 24, .folder = folder_.path() / name},
+                          .model = model,
+                          .shape = {.num_heads = 2, .head_size = 4},
+                          .num_threads = 2,
+                          .neighbour_rate = 1e12,
+                          .patience = milliseconds(500)};
+    desks_[name] = std::make_unique<KvDesk>(
+        std::move(options),
+        KvDesk::Hooks{.send =
+                          [this, name](const std::string& to, const chain::Message& message) {
+                            const MutexLock lock(mutex_);
+                            sent_.emplace_back(name, to, message);
+                          },
+                      .restored =
+                          [this](const chain::Restore& order, chain::Span pages_layers,
+                                 std::vector<at::Tensor> pages) {
+                            EXPECT_EQ(pages_layers, kLayers);
+                            const MutexLock lock(mutex_);
+                            restored_.push_back({order, std::move(pages)});
+                          },
+                      .tell = [](const std::string& sentence) { ADD_FAILURE() << sentence; }},
+        clock_);
+  }
+  /// Messages are delivered until it holds.
+  void pump_until(const std::function<bool()>& holds) {
+    const Time end = clock_.now() + std::chrono::seconds(30);
+    while (!holds()) {
+      ASSERT_LT(clock_.now(), end);
+      std::deque<std::tuple<std::string, std::string, chain::Message>> sent;
+      {
+        const MutexLock lock(mutex_);
+        sent.swap(sent_);
+      }
+      for (auto& [from, to, message] : sent) deliver(from, to, std::move(message));
+      if (sent.empty()) std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  void deliver(const std::string& from, const std::string& to, chain::Message message) {
+    const auto found = desks_.find(to);
+    if (found == desks_.end()) return;
+    if (auto* blobs = std::get_if<chain::Store>(&message)) {
+      desks_.at(from)->hear(found->second->store(std::move(*blobs)));
+    } else {
+      desks_.at(from)->hear(found->second->fetch(std::get<chain::Fetch>(message)));
+    }
+  }
+  void keep(const std::string& name, const std::vector<kv::Chunk>& chunks,
+            const std::vector<at::Tensor>& pages, const std::string& neighbour = {}) {
+    // Behind them comes another one, which nothing was kept of before: then they are there.
+    std::vector<kv::Chunk> all = chunks;
+    all.push_back(chunks_of(++last_first_token_)[0]);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(i % chunks.size()) * kPages;
+      desks_.at(name)->keep({.group = kGroup,
+                             .chunk = all[i],
+                             .begin = static_cast<int64_t>(i) * kv::kChunkTokens,
+                             .first_layer = kLayers.begin,
+                             .layers = kLayers,
+                             .neighbour = neighbour,
+                             .pages = {begin, begin + kPages}});
+    }
+    const auto last = kv::name_of(kGroup, all.back(), kLayers.end - 1);
+    const auto has = [&](const std::string& where) {
+      return !desks_.at(where)->fetch({.number = 0, .names = {last}}).blobs[0].empty();
+    };
+    pump_until([&] { return has(name) && (neighbour.empty() || has(neighbour)); });
+  }
+  std::vector<at::Tensor> restore(const std::string& name, const std::vector<kv::Chunk>& chunks,
+                                  const std::vector<std::string>& holders = {},
+                                  Digest group = kGroup) {
+    desks_.at(name)->restore({.session = {1, 2},
+                              .epoch = 1,
+                              .layers = kLayers,
+                              .group = group,
+                              .chunks = chunks,
+                              .holders = holders},
+                             kLayers);
+    pump_until([&] {
+      const MutexLock lock(mutex_);
+      return !restored_.empty();
+    });
+    const MutexLock lock(mutex_);
+    std::vector<at::Tensor> pages = std::move(restored_.front().pages);
+    restored_.pop_front();
+    return pages;
+  }
+  static void expect_same(const std::vector<at::Tensor>& found,
+                          const std::vector<at::Tensor>& wanted, size_t count) {
+    ASSERT_EQ(found.size(), count);
+    for (size_t i = 0; i < count; ++i) EXPECT_TRUE(at::equal(found[i], wanted[i])) << i;
+  }
+  void change_files(const std::string& name, const std::function<void(std::string&)>& change) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path() / name)) {
+      if (!entry.is_regular_file() || entry.path().filename().string().size() != 64) continue;
+      std::string bytes;
+      {
+        std::ifstream in(entry.path(), std::ios::binary);
+        bytes.assign(std::istreambuf_iterator<char>(in), {});
+      }
+      change(bytes);
+      std::ofstream(entry.path(), std::ios::binary) << bytes;
+    }
+  }
+
+  static constexpr Digest kGroup{std::byte{7}};
+  const TestFolder folder_;
+  SystemClock clock_;
+  int64_t last_first_token_ = 1000;
+  Mutex mutex_;
+  std::deque<std::tuple<std::string, std::string, chain::Message>> sent_ ATOLL_GUARDED_BY(mutex_);
+  std::deque<Restored> restored_ ATOLL_GUARDED_BY(mutex_);
+  std::map<std::string, std::unique_ptr<KvDesk>> desks_;
+};
+
+TEST_F(KvDeskTest, WhatIsKeptComesBackAlsoAfterARestart) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  open("a");
+  keep("a", chunks, pages);
+  expect_same(restore("a", chunks), pages, 3 * kPages);
+  expect_same(restore("a", {chunks[0]}), pages, kPages);
+  desks_.clear();
+  open("a");
+  expect_same(restore("a", chunks), pages, 3 * kPages);
+  // Of chunks that go on otherwise, only as far as they are the same.
+  auto others = chunks;
+  others[2] = chunks_of(5)[2];
+  expect_same(restore("a", others), pages, 2 * kPages);
+  EXPECT_TRUE(restore("a", chunks_of(5)).empty());
+}
+
+TEST_F(KvDeskTest, AnotherTenantHasNoneOfIt) {
+  open("a");
+  keep("a", chunks_of(1, 1), random_pages(3 * kPages));
+  EXPECT_TRUE(restore("a", chunks_of(1, 2)).empty());
+  EXPECT_TRUE(restore("a", chunks_of(1, 1), {}, Digest{std::byte{8}}).empty());
+}
+
+TEST_F(KvDeskTest, ANeighbourHasACopy) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const char* const name : {"a", "b", "c"}) open(name);
+  keep("a", chunks, pages, "b");
+  pump_until([&] { return desks_.at("a")->neighbour_speed() > 0; });
+  desks_.erase("a");
+  expect_same(restore("b", chunks), pages, 3 * kPages);
+  expect_same(restore("c", chunks, {"nobody", "b"}), pages, 3 * kPages);
+  desks_.erase("b");
+  expect_same(restore("c", chunks), pages, 3 * kPages);  // It has them itself by now.
+}
+
+TEST_F(KvDeskTest, WhatIsDamagedIsNotRestoredAndGoes) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const auto& change : std::initializer_list<std::function<void(std::string&)>>{
+           [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; },
+           [](std::string& bytes) { bytes.resize(bytes.size() / 2); },
+           [](std::string& bytes) { bytes.clear(); }}) {
+    open("a");
+    keep("a", chunks, pages);
+    desks_.clear();
+    change_files("a", change);
+    open("a");
+    EXPECT_TRUE(restore("a", chunks).empty());
+    keep("a", chunks, pages);  // Anew.
+    expect_same(restore("a", chunks), pages, 3 * kPages);
+    desks_.clear();
+  }
+}
+
+TEST_F(KvDeskTest, WhatIsOfAnotherModelIsNotRestored) {
+  const auto chunks = chunks_of(1);
+  open("a");
+  keep("a", chunks, random_pages(3 * kPages));
+  desks_.clear();
+  open("a", "another model");
+  EXPECT_TRUE(restore("a", chunks).empty());
+}
+
+TEST_F(KvDeskTest, AHolderThatSaysNothingIsNotWaitedForForEver) {
+  open("a");
+  EXPECT_TRUE(restore("a", chunks_of(1), {"gone", "away"}).empty());
+}
+
+}  // namespace
+}  // namespace atl::serve
