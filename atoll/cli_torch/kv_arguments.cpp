@@ -8,6 +8,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/sealing.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/cli_torch/swarm_place.h"
 #include "atoll/identity/private_file.h"
 #include "atoll/run/link_rate.h"
 
@@ -54,6 +55,18 @@ serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
           .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
           .num_threads = at::get_num_threads(),
           .neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8};
+}
+
+std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments,
+                                           const weights::ModelConfig& config,
+                                           const std::string& digest, const Clock& clock) {
+  return std::make_unique<serve::KvDesk>(
+      kv_desk_options(arguments, config, digest),
+      serve::KvDesk::Hooks{
+          .send = [](const std::string&, const chain::Message&) {},
+          .restored = [](const chain::Restore&, chain::Span, std::vector<at::Tensor>) {},
+          .tell = print_note},
+      clock);
 }
 
 Digest kept_secret(const std::filesystem::path& file) {

@@ -1,7 +1,7 @@
 #pragma once
 // What the commands that keep keys and values of texts share: where, how much, and by what secret.
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "atoll/base/hash.h"
@@ -32,6 +32,11 @@ kv::BlobStoreOptions kv_store_options(const KvStoreArguments& arguments);
 /// For servers of a model of that digest. Throws UsageError.
 serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
                                      const weights::ModelConfig& config, const std::string& digest);
+
+/// For a model that is served here alone. Throws UsageError.
+std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments,
+                                           const weights::ModelConfig& config,
+                                           const std::string& digest, const Clock& clock);
 
 /// What that file holds; where there is none it is made, of a new secret. Throws InputError.
 Digest kept_secret(const std::filesystem::path& file);

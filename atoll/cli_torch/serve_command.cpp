@@ -35,6 +35,8 @@
 namespace atl::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr double kGib = int64_t{1} << 30;
 constexpr double kUsualShare = 0.9;                  // Of the machine's memory.
 constexpr double kProgramBytes = 0.25 * kGib;        // LibTorch, buffers, what was sent.
@@ -131,16 +133,34 @@ void require_room(const ServeArguments& arguments) {
                   format_bytes(kProgramBytes), format_bytes(memory)));
 }
 
+/// Throws UsageError where keys and values are of another type than can be kept.
+void require_kept_type(const ServeArguments& arguments, const LayerSource& source) {
+  const bool is_narrow = arguments.model.device == "cpu" &&
+                         weights::keeps_narrow_kv(source.config, source.tensors, source.as);
+  if (is_narrow || arguments.kept.folder.empty()) return;
+  throw UsageError("--kv-store: keys and values in fp32 are not kept; say --kv-dtype bf16");
+}
+
 void serve_alone(const ServeArguments& arguments) {
   require_room(arguments);
   const LoadedModel loaded = load_model(arguments.model);
   const SystemClock clock;
+  std::unique_ptr<serve::KvDesk> desk;
+  std::optional<serve::KeptTexts> kept;
+  if (!arguments.kept.folder.empty()) {
+    const LayerSource source = layers_of_files(arguments.model, clock);
+    require_kept_type(arguments, source);
+    desk = own_kv_desk(arguments.kept, source.config, source.digest, clock);
+    kept.emplace(desk.get(), kv::ChunkNames(kept_secret(fs::path(arguments.kept.folder) / "secret"),
+                                            source.digest));
+  }
   answer_requests(
       arguments.api, arguments.model, loaded,
       std::make_shared<serve::LocalGenerator>(
           loaded.model,
           serve::EngineOptions{.kv_bytes = kv_bytes(arguments),
-                               .max_running = arguments.api.service.limits.shares.running}),
+                               .max_running = arguments.api.service.limits.shares.running,
+                               .kept = std::move(kept)}),
       clock);
 }
 
@@ -258,14 +278,12 @@ void serve_layers(const ServeArguments& arguments) {
     source = layers_of_files(arguments.model, clock);
   }
   const weights::ModelConfig& config = source->config;
+  require_kept_type(arguments, *source);
   const int32_t max_layers = fitting_layers(arguments, *source, named);
   std::optional<serve::KvDeskOptions> kept =
       kv_desk_options(arguments.kept, config, source->digest);
   const bool keeps = arguments.kept.memory_gib > 0 || !arguments.kept.folder.empty();
   if (!keeps || !weights::keeps_narrow_kv(config, source->tensors, source->as)) kept.reset();
-  if (!kept && !arguments.kept.folder.empty()) {
-    throw UsageError("--kv-store: keys and values in fp32 are not kept; say --kv-dtype bf16");
-  }
   serve::BlockServer server(
       {.post = place.post_options(),
        .lease = {.name = place.name(),

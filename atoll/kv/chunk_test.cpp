@@ -46,7 +46,8 @@ TEST(Chunk, HangOnAllThatTheyAreOf) {
   add(names, 1, tokens(2 * kChunkTokens));
   add(names, 0, tokens(kChunkTokens));
   add(names, 0, tokens(2 * kChunkTokens, 2));
-  std::vector<int64_t> other_first = tokens(2 * kChunkTokens);  // Another first token: other keys at the end.
+  std::vector<int64_t> other_first =
+      tokens(2 * kChunkTokens);  // Another first token: other keys at the end.
   other_first[0] = 77;
   add(names, 0, other_first);
   add(ChunkNames(secret_of(2), "model"), 0, tokens(2 * kChunkTokens));

@@ -189,7 +189,7 @@ net::HttpReply Gateway::responses(const net::HttpRequest& request) {
 net::HttpReply Gateway::answer(const ServedModel& model, TextWork work,
                                const net::HttpRequest& request) {
   const size_t key = key_of(request);
-  for (decoding::GenerationRequest& text : work.texts) text.tenant = key;
+  for (decoding::GenerationRequest& text : work.texts) text.tenant = keys_.tenant_of(key);
   auto place = admission_.apply(key, std::ssize(work.texts), std::ssize(request.body));
   const bool is_stream = work.stream;
   auto answering = std::make_shared<Answering>(
@@ -224,7 +224,8 @@ net::HttpReply Gateway::embeddings(const net::HttpRequest& request) {
   while (!place->wait(std::chrono::milliseconds(100))) {
     if (request.has_gone()) return {};
   }
-  return json_reply(embedding_reply(asked, embed(model, texts, key, request.has_gone), num_tokens));
+  return json_reply(embedding_reply(
+      asked, embed(model, texts, keys_.tenant_of(key), request.has_gone), num_tokens));
 }
 
 net::HttpReply Gateway::tokens(const net::HttpRequest& request) {

@@ -52,6 +52,12 @@ std::optional<size_t> Keyring::find(std::string_view authorization) const {
   return static_cast<size_t>(found - digests_.begin());
 }
 
+uint64_t Keyring::tenant_of(size_t key) const {
+  if (is_open()) return 0;
+  const std::string& digest = digests_.at(key);
+  return xxh3(digest.data(), digest.size());
+}
+
 std::vector<double> Keyring::shares() const { return is_open() ? std::vector<double>{1} : shares_; }
 
 std::vector<ApiKey> read_keys(const std::string& text, const std::string& where) {

@@ -1,6 +1,7 @@
 #pragma once
 // Who may ask: by keys, as OpenAI's clients send them. Never changes; may be shared by threads.
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ class Keyring {
   /// Whose key it is: its place among the keys, 0 where everybody may ask. Nothing: nobody's.
   /// `authorization`: a header's value, "Bearer KEY".
   std::optional<size_t> find(std::string_view authorization) const;
+  /// Whose texts those of a key are, whichever place it has: 0 where everybody may ask.
+  uint64_t tenant_of(size_t key) const;
   /// One for each key; one where there is none.
   std::vector<double> shares() const;
 

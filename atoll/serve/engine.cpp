@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -97,6 +98,7 @@ void Engine::admit() {
         ++it;
         continue;
       }
+      seek(text);
     }
     if (!make_room(text.cache.num_lacking(text.num_unread())) ||
         !text.cache.prepare(text.num_unread())) {
@@ -107,6 +109,48 @@ void Engine::admit() {
     counts_.cached_tokens += text.cache.length();
     running_.push_back(std::move(text));
     it = waiting_.erase(it);
+  }
+}
+
+/// What is kept of it, behind what is in memory.
+void Engine::seek(Text& text) {
+  if (!options_.kept || std::exchange(text.was_sought, true)) return;
+  const Sequence& sequence = *text.sequence;
+  const int64_t most = std::min(sequence.wanted_from(), text.length() - 1) / kv::kChunkTokens;
+  const int64_t first = text.cache.length() / kv::kChunkTokens;
+  if (most <= first) return;
+  const kv::ChunkNames& names = options_.kept->names;
+  const auto tokens =
+      std::span(sequence.tokens()).first(static_cast<size_t>(most * kv::kChunkTokens));
+  const chain::Span layers{0, static_cast<int32_t>(model_.config().num_layers)};
+  const chain::Restore order{.session = {},
+                             .layers = layers,
+                             .group = names.group_of(sequence.tenant()),
+                             .chunks = names.chunks_of(sequence.tenant(), tokens),
+                             .holders = {}};
+  const auto pages = options_.kept->desk->find(order, layers, static_cast<size_t>(first));
+  if (pages.empty()) return;
+  text.cache.truncate(first * kv::kChunkTokens);
+  if (make_room(std::ssize(pages))) std::ignore = text.cache.append(pages);
+}
+
+/// Chunks that it has filled since it had that length.
+void Engine::keep(const Text& text, int64_t begin) const {
+  const int64_t end = text.cache.length() / kv::kChunkTokens;
+  if (!options_.kept || begin / kv::kChunkTokens >= end) return;
+  const Sequence& sequence = *text.sequence;
+  const kv::ChunkNames& names = options_.kept->names;
+  const auto chunks = names.chunks_of(
+      sequence.tenant(),
+      std::span(sequence.tokens()).first(static_cast<size_t>(end * kv::kChunkTokens)));
+  for (int64_t i = begin / kv::kChunkTokens; i < end; ++i) {
+    options_.kept->desk->keep(
+        {.group = names.group_of(sequence.tenant()),
+         .chunk = chunks[static_cast<size_t>(i)],
+         .begin = i * kv::kChunkTokens,
+         .layers = {0, static_cast<int32_t>(model_.config().num_layers)},
+         .neighbour = {},
+         .pages = text.cache.copied_pages(i * kv::kChunkTokens, (i + 1) * kv::kChunkTokens)});
   }
 }
 
@@ -180,6 +224,7 @@ void Engine::remember(const Text& text, int64_t begin) {
   prefixes_.add(text.sequence->tenant(),
                 std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
                 std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
+  keep(text, begin);
 }
 
 void Engine::give() {

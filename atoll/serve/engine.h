@@ -19,15 +19,23 @@
 
 #include "atoll/decoding/generator.h"
 #include "atoll/model/model.h"
+#include "atoll/serve/kv_desk.h"
 #include "atoll/serve/prefix_cache.h"
 #include "atoll/serve/sequence.h"
 
 namespace atl::serve {
 
+/// Where keys and values of texts are kept when they are over, and by what names.
+struct KeptTexts {
+  KvDesk* desk = nullptr;  // Outlives who uses it.
+  kv::ChunkNames names;
+};
+
 struct EngineOptions {
   int64_t kv_bytes = int64_t{1} << 30;  // For keys and values.
   int64_t max_running = 64;             // Texts in a pass.
   int64_t prompt_tokens = 256;          // Of prompts, in a pass.
+  std::optional<KeptTexts> kept = {};
 };
 
 /// Pages for the keys and values of the layers that the model was loaded with. Throws UsageError
@@ -67,6 +75,7 @@ class Engine {
   struct Text {
     std::unique_ptr<Sequence> sequence;
     model::KvCache cache;
+    bool was_sought = false;  // Among those that are kept.
 
     int64_t length() const { return std::ssize(sequence->tokens()); }
     int64_t num_unread() const { return length() - cache.length(); }
@@ -87,6 +96,8 @@ class Engine {
   /// How much each of those that run is to read; there is room for that.
   std::vector<int64_t> prepare();
   void remember(const Text& text, int64_t begin);
+  void seek(Text& text);
+  void keep(const Text& text, int64_t begin) const;
   bool give(Sequence& sequence, int64_t position, const at::Tensor& rows);
   static void refuse(Texts& texts, const std::string& reason);
 

@@ -140,7 +140,8 @@ void KvDesk::run_restoring() {
     const Order order = std::move(to_restore_.front());
     to_restore_.pop_front();
     lock.unlock();
-    restore_now(order);
+    std::vector<at::Tensor> pages = find(order.restore, order.pages_layers);
+    hooks_.restored(order.restore, order.pages_layers, std::move(pages));
     lock.lock();
   }
 }
@@ -266,10 +267,12 @@ bool KvDesk::open(const Order& order, const Gathering& gathering,
   return is_good;
 }
 
-void KvDesk::restore_now(const Order& order) {
+std::vector<at::Tensor> KvDesk::find(const chain::Restore& restore, chain::Span pages_layers,
+                                     size_t first) {
+  const Order order{restore, pages_layers};
   std::vector<at::Tensor> pages;
   std::deque<Gathering> ahead;
-  size_t next = 0;
+  size_t next = first;
   const int64_t page = 2 * options_.shape.num_channels() * model::KvPool::kPagePositions;
   while (next < order.restore.chunks.size() || !ahead.empty()) {
     while (next < order.restore.chunks.size() && ahead.size() < kAhead) {
@@ -286,11 +289,9 @@ void KvDesk::restore_now(const Order& order) {
     if (!open(order, gathering, own)) break;
     std::ranges::move(own, std::back_inserter(pages));
   }
-  {
-    const MutexLock lock(mutex_);
-    for (const Gathering& left : ahead) answers_.erase(left.question);
-  }
-  hooks_.restored(order.restore, order.pages_layers, std::move(pages));
+  const MutexLock lock(mutex_);
+  for (const Gathering& left : ahead) answers_.erase(left.question);
+  return pages;
 }
 
 }  // namespace atl::serve

@@ -63,10 +63,14 @@ class KvDesk {
   KvDesk(const KvDesk&) = delete;
   KvDesk& operator=(const KvDesk&) = delete;
 
-  // Thread-safe, and quick but for fetch().
+  // Thread-safe, and quick but for find() and fetch().
   void keep(KeptPages pages);
   /// Pages are to have these layers of the server's.
   void restore(chain::Restore order, chain::Span pages_layers);
+  /// As many chunks as are to be had, from number `first` on, in pages of these layers of the
+  /// server's. Waits for it.
+  std::vector<at::Tensor> find(const chain::Restore& order, chain::Span pages_layers,
+                               size_t first = 0);
   /// From another server: what is asked for, from its disk if need be; to be kept; what came.
   chain::Fetched fetch(const chain::Fetch& question);
   chain::Stored store(chain::Store blobs);
@@ -99,7 +103,6 @@ class KvDesk {
   void run_keeping();
   void run_restoring();
   void code(const KeptPages& pages);
-  void restore_now(const Order& order);
   Gathering begin_gathering(const Order& order, size_t chunk);
   void ask(const Order& order, Gathering& gathering);
   bool gather(const Order& order, Gathering& gathering);

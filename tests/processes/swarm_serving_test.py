@@ -540,6 +540,14 @@ class KeptTest(Serving):
         self.serve(*spans)
         self.assertLess(self.cached(self.gateway("g3")), 128 * num_chunks)
 
+    def test_one_process_has_it_after_a_restart(self):
+        words = ("--kv-store", self.swarm_of_test.folder / "one-kv")
+        num_chunks = (len(self.tokens()) - 1) // 128
+        self.assertEqual(self.cached(self.swarm_of_test.alone("one", *words)), 0)
+        self.wait_kept(["one"], 6 * num_chunks)
+        self.assertEqual(self.swarm_of_test.finish("one"), 0)
+        self.assertEqual(self.cached(self.swarm_of_test.alone("one", *words)), 128 * num_chunks)
+
     def tokens(self):
         made = subprocess.run([ATOLL, "tokenizer", "encode", "--tokenizer", self.model, "--text", "-"], input=LONG, check=True, capture_output=True, text=True)
         return made.stdout.split(",")
