@@ -1,6 +1,7 @@
 #include "atoll/kv/tables.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
@@ -99,6 +100,13 @@ void decode_planes(ByteReader& in, size_t num_planes, size_t num_channels,
   }
   ATOLL_CHECK(tables_PC.size() == num_planes * num_channels);
   decode_values(in, tables_PC, values_PCT);
+}
+
+FittedTable fit_table(std::span<const int16_t> values_T) {
+  const Histogram seen(values_T);
+  ValueTable table(seen.lowest, seen.counts);
+  const double bits = seen.bits(table);
+  return {std::move(table), bits};
 }
 
 }  // namespace atl::kv
