@@ -37,7 +37,7 @@ struct FitArguments {
   TextArguments text;
   std::string out;
   int64_t prefix = 2048;
-  int64_t sensitivity_windows = 10;
+  int64_t sensitivity_windows = 12;
   kv_model::FitOptions options;
 };
 
@@ -67,7 +67,9 @@ Examples:
   atoll kv measure my-model --text held-out/*.txt --windows 16
   atoll kv measure my-model --profile my-model.kvp --text held-out/*.txt --json)";
 
-constexpr int64_t kDrawn = 512;  // Tokens behind a prefix whose loss says how dear errors are.
+// How dear errors are is told by so many first tokens of a window and the loss of as many behind.
+constexpr int64_t kSensitivePrefix = 1024;
+constexpr int64_t kDrawn = 512;
 constexpr uint64_t kSeed = 1;
 
 /// Windows of so many tokens, spread evenly over all texts together; none reaches over two texts.
@@ -126,11 +128,13 @@ void fit(const FitArguments& arguments) {
   std::vector<std::vector<int64_t>> windows = windows_of(arguments.text, loaded, length);
   std::vector<std::vector<int64_t>> some;
   const int64_t num_some = std::min(arguments.sensitivity_windows, arguments.text.windows);
+  const int64_t sensitive = std::min(arguments.prefix, kSensitivePrefix);
   for (int64_t i = 0; i < num_some; ++i) {
-    some.push_back(windows[static_cast<size_t>(i * arguments.text.windows / num_some)]);
+    const auto& window = windows[static_cast<size_t>(i * arguments.text.windows / num_some)];
+    some.emplace_back(window.begin(), window.begin() + sensitive + kDrawn);
   }
   const kv_model::Sensitivity sensitivity =
-      sensitivity_of(loaded.folder, std::move(some), arguments.prefix, clock);
+      sensitivity_of(loaded.folder, std::move(some), sensitive, clock);
   for (std::vector<int64_t>& ids : windows) ids.resize(static_cast<size_t>(arguments.prefix));
   ProgressBar bar("fit", static_cast<double>(windows.size()), clock);
   double done = 0;
@@ -233,7 +237,7 @@ void add_fit_command(CLI::App& app) {
       ->check(whole_number<int64_t>(64, 1 << 20));
   command
       ->add_option("--sensitivity-windows", arguments->sensitivity_windows,
-                   "how many of the windows say how dear errors are (default: 10)")
+                   "how many of the windows say how dear errors are (default: 12)")
       ->check(whole_number<int64_t>(1, 100'000));
   command
       ->add_option("--group-layers", arguments->options.group_layers,

@@ -102,17 +102,30 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"))) void multiply_avx512(
 
 #endif
 
-Kernel best_kernel() {
+Kernel kernel_of(Registers registers) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni")) {
-    return multiply_avx512;
-  }
-  if (__builtin_cpu_supports("avx2")) return multiply_avx2;
+  if (registers == Registers::kAvx512) return multiply_avx512;
+  if (registers == Registers::kAvx2) return multiply_avx2;
 #endif
+  ATOLL_CHECK(registers == Registers::kPlain);
   return multiply_plain;
 }
 
 }  // namespace
+
+std::span<const Registers> supported_registers() {
+  static const std::vector<Registers> all = [] {
+    std::vector<Registers> found{Registers::kPlain};
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) found.push_back(Registers::kAvx2);
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni")) {
+      found.push_back(Registers::kAvx512);
+    }
+#endif
+    return found;
+  }();
+  return all;
+}
 
 TokenBlock::TokenBlock(size_t num_inputs) : pairs_((num_inputs + 1) / 2 * 2 * kTokens) {}
 
@@ -144,8 +157,8 @@ WholeMatrix::WholeMatrix(std::span<const int16_t> values_MK, size_t num_outputs)
 }
 
 void WholeMatrix::multiply(const TokenBlock& block, size_t num_outputs,
-                           std::vector<int32_t>& out_MT) const {
-  static const Kernel kernel = best_kernel();
+                           std::vector<int32_t>& out_MT, Registers registers) const {
+  const Kernel kernel = kernel_of(registers);
   const size_t num_pairs = (num_inputs_ + 1) / 2;
   ATOLL_CHECK(num_outputs <= num_outputs_ && block.num_pairs() <= num_pairs);
   const size_t num_tiles = (num_outputs + kTile - 1) / kTile;

@@ -28,6 +28,11 @@ class TokenBlock {
   std::vector<int16_t> pairs_;  // (K / 2, T, 2).
 };
 
+/// Which of a processor's registers multiply.
+enum class Registers { kPlain, kAvx2, kAvx512 };
+/// That this processor has, the best one last.
+std::span<const Registers> supported_registers();
+
 /// A matrix (M, K) of numbers above -2^15.
 class WholeMatrix {
  public:
@@ -39,7 +44,8 @@ class WholeMatrix {
 
   /// The first so many outputs (num, T), of the first inputs, as many as the block has. Whoever
   /// calls knows that no sum is beyond 32 bits; one that is loses what is above them.
-  void multiply(const TokenBlock& block, size_t num_outputs, std::vector<int32_t>& out_MT) const;
+  void multiply(const TokenBlock& block, size_t num_outputs, std::vector<int32_t>& out_MT,
+                Registers registers = supported_registers().back()) const;
 
  private:
   static constexpr size_t kTileOutputs = 12;
