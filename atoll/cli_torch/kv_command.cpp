@@ -45,6 +45,7 @@ struct MeasureArguments {
   TextArguments text;
   std::string profile;
   kv_model::WindowShape shape;
+  std::vector<std::string> levels;  // Names; none: all.
   bool json = false;
 };
 
@@ -60,7 +61,8 @@ Example:
 
 constexpr const char* kMeasureFooter = R"(
 For each window, the keys and values of its first tokens are encoded and decoded, and the model
-predicts the tokens behind them on what came back. Prints for each way how many bits an element
+predicts the tokens behind them on what came back. Encoding and decoding are counted in seconds of
+a core. Prints for each way how many bits an element
 takes, with all that is stored, and by how much perplexity grows, with a 95 % interval over windows.
 
 Examples:
@@ -183,6 +185,22 @@ void print_table(const kv_model::Rates& found, const MeasureArguments& arguments
   }
 }
 
+void keep_named(std::span<const std::string> names,
+                std::vector<std::unique_ptr<kv_model::Scheme>>& schemes) {
+  std::string known;
+  for (const auto& scheme : schemes) known += (known.empty() ? "" : ", ") + scheme->name();
+  for (const std::string& name : names) {
+    const auto is_it = [&](const auto& scheme) { return scheme->name() == name; };
+    if (std::ranges::none_of(schemes, is_it)) {
+      throw UsageError(fmt::format("--levels: there is no '{}' among {}", name, known));
+    }
+  }
+  if (names.empty()) return;
+  std::erase_if(schemes, [&](const auto& scheme) {
+    return std::ranges::find(names, scheme->name()) == names.end();
+  });
+}
+
 void measure(const MeasureArguments& arguments) {
   const SystemClock clock;
   const LoadedModel loaded = load_model(arguments.text.model);
@@ -203,11 +221,12 @@ void measure(const MeasureArguments& arguments) {
       schemes.push_back(std::move(scheme));
     }
   }
+  keep_named(arguments.levels, schemes);
   const auto windows = windows_of(arguments.text, loaded, arguments.shape.length());
   ProgressBar bar("measure", static_cast<double>(windows.size()), clock);
   double done = 0;
   const kv_model::Rates found =
-      kv_model::measure_rates(loaded.model, digest, windows, arguments.shape, schemes, clock,
+      kv_model::measure_rates(loaded.model, digest, windows, arguments.shape, schemes,
                               [&] { bar.update(done += 1); });
   if (arguments.json) {
     fmt::print("{}\n", json_of(found, arguments).dump());
@@ -274,6 +293,10 @@ void add_measure_command(CLI::App& app) {
       ->add_option("--scored", arguments->shape.scored,
                    "tokens behind them that are predicted (default: 512)")
       ->check(whole_number<int64_t>(1, 1 << 20));
+  command
+      ->add_option("--levels", arguments->levels,
+                   "only these, as the table names them, with commas between (default: all)")
+      ->delimiter(',');
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(kMeasureFooter);
   command->callback([arguments] { measure(*arguments); });

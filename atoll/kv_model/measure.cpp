@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "atoll/base/check.h"
+#include "atoll/base/thread_time.h"
 #include "atoll/kv_model/planes.h"
 #include "atoll/train/evaluate.h"
 
@@ -56,7 +57,7 @@ Rate rate_of(const Scheme& scheme, const Totals& totals, double elements,
 
 Rates measure_rates(const model::Model& model, const std::string& digest,
                     std::span<const std::vector<int64_t>> windows, const WindowShape& shape,
-                    std::span<const std::unique_ptr<Scheme>> schemes, const Clock& clock,
+                    std::span<const std::unique_ptr<Scheme>> schemes,
                     const std::function<void()>& done) {
   const at::NoGradGuard no_grad;
   const weights::ModelConfig& config = model.config();
@@ -79,12 +80,12 @@ Rates measure_rates(const model::Model& model, const std::string& digest,
     const double plain_loss = loss_behind(model, ids, shape, cache);
     loss += plain_loss;
     for (size_t i = 0; i < schemes.size(); ++i) {
-      const Time start = clock.now();
+      const double start = thread_cpu_seconds();
       const Bytes bytes = schemes[i]->encode(head, kv_PCT, turns);
-      const Time middle = clock.now();
+      const double middle = thread_cpu_seconds();
       const std::vector<uint16_t> back_PCT = schemes[i]->decode(bytes, head, turns);
-      totals[i].decode_s += seconds(clock.now() - middle);
-      totals[i].encode_s += seconds(middle - start);
+      totals[i].decode_s += thread_cpu_seconds() - middle;
+      totals[i].encode_s += middle - start;
       totals[i].bytes += static_cast<double>(bytes.size());
       model::KvCache other = model.kv_cache();
       append_planes(back_PCT, config, layers, other);

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "atoll/base/clock.h"
 #include "atoll/kv_model/schemes.h"
 #include "atoll/model/model.h"
 
@@ -21,7 +20,7 @@ struct Rate {
   /// By which part perplexity grows, and half of its 95 % interval over windows.
   double growth = 0;
   double half_interval = 0;
-  double encoded_per_s = 0;  // Elements, on one core.
+  double encoded_per_s = 0;  // Elements, for each second of a core.
   double decoded_per_s = 0;
   std::vector<double> loss_differences;  // Nats per token, of each window.
 };
@@ -41,7 +40,7 @@ struct WindowShape {
 /// `windows`: each of shape.length() tokens. `done` (may be empty) is called behind each.
 Rates measure_rates(const model::Model& model, const std::string& digest,
                     std::span<const std::vector<int64_t>> windows, const WindowShape& shape,
-                    std::span<const std::unique_ptr<Scheme>> schemes, const Clock& clock,
+                    std::span<const std::unique_ptr<Scheme>> schemes,
                     const std::function<void()>& done);
 
 }  // namespace atl::kv_model
