@@ -21,27 +21,28 @@ constexpr int32_t kMostFractions = 262'000;
 constexpr int kFractions = 16;  // Of a step: numbers 1 and 2 are read back as their means.
 constexpr size_t kTokens = TokenBlock::kTokens;
 
-/// y in units, rounded; 1 to `refused` where that is beyond kMostInput or no number.
+/// y in units, rounded; `worst` gets at least the size of each, and infinity for what is no number.
 ATOLL_CLONES void take(const float* y, float inverse_unit, size_t count, int16_t* to,
-                       uint8_t* refused) {
+                       float* worst) {
   for (size_t t = 0; t < count; ++t) {
     const float units = y[t] * inverse_unit;
-    const bool is_in = units >= -kMostInput && units <= kMostInput;
-    refused[t] = static_cast<uint8_t>(refused[t] | (is_in ? 0 : 1));
+    const float size = std::abs(units);
+    const bool is_in = size <= kMostInput;
+    worst[t] = is_in ? worst[t] : HUGE_VALF;
     to[t] = static_cast<int16_t>(codec::round_to_int(is_in ? units : 0));
   }
 }
 
 /// Rounds sums to numbers of steps; |z| / step is rounded up from kRoundedUpFrom on.
 ATOLL_CLONES void round_sums(const int32_t* sums, float steps_per_unit, size_t count, int16_t* to,
-                             int32_t* totals, uint8_t* refused) {
+                             int32_t* totals, int32_t* largest) {
   constexpr float kMost = GroupTransform::kMostNumber;
   for (size_t t = 0; t < count; ++t) {
     const float steps = static_cast<float>(sums[t]) * steps_per_unit;
-    const float size = std::abs(steps);
-    refused[t] = static_cast<uint8_t>(refused[t] | (size < kMost ? 0 : 1));
-    const auto number = static_cast<int32_t>((size < kMost ? size : 0) + (1 - kRoundedUpFrom));
+    const float size = std::min(std::abs(steps), kMost);
+    const auto number = static_cast<int32_t>(size + (1 - kRoundedUpFrom));
     totals[t] += number;
+    largest[t] = std::max(largest[t], number);
     to[t] = static_cast<int16_t>(steps < 0 ? -number : number);
   }
 }
@@ -50,15 +51,17 @@ ATOLL_CLONES void scale(const int32_t* sums, float unit, size_t count, float* to
   for (size_t t = 0; t < count; ++t) to[t] = static_cast<float>(sums[t]) * unit;
 }
 
-/// A number in fractions of a step.
-ATOLL_CLONES void widen(const int16_t* numbers, int16_t one, int16_t two, size_t count,
-                        int16_t* to) {
-  for (size_t t = 0; t < count; ++t) {
-    const int16_t size = numbers[t] < 0 ? static_cast<int16_t>(-numbers[t]) : numbers[t];
-    int16_t value = static_cast<int16_t>(size * kFractions);
+/// Numbers become fractions of a step.
+ATOLL_CLONES void widen(int16_t* numbers, int16_t one, int16_t two, size_t count) {
+  constexpr int16_t kMost = GroupTransform::kMostNumber;
+  for (size_t i = 0; i < count; ++i) {
+    // What is beyond the largest one no encoder writes.
+    const int16_t number = std::clamp<int16_t>(numbers[i], -kMost, kMost);
+    const auto size = static_cast<int16_t>(number < 0 ? -number : number);
+    auto value = static_cast<int16_t>(size * kFractions);
     value = size == 1 ? one : value;
     value = size == 2 ? two : value;
-    to[t] = numbers[t] < 0 ? static_cast<int16_t>(-value) : value;
+    numbers[i] = static_cast<int16_t>(number < 0 ? -value : value);
   }
 }
 
@@ -159,29 +162,32 @@ GroupTransform::GroupTransform(std::span<const float> forward_RM,
   for (const float unit : inverse.units) inverse_units_M_.push_back(unit / kFractions);
 }
 
-std::vector<int32_t> GroupTransform::sums(std::span<const float> y_MT, size_t first_token,
-                                          size_t count, size_t num_components,
-                                          std::vector<uint8_t>& refused_T) const {
+std::vector<int16_t> GroupTransform::inputs(std::span<const float> y_MT,
+                                            std::vector<uint8_t>& refused_T) const {
   const size_t num_tokens = y_MT.size() / num_channels();
-  TokenBlock block(num_channels());
-  std::array<int16_t, kTokens> row{};
+  std::vector<int16_t> x_MT(y_MT.size());
+  std::vector<float> worst_T(num_tokens);
   for (size_t m = 0; m < num_channels(); ++m) {
-    take(y_MT.data() + m * num_tokens + first_token, 1 / input_units_M_[m], count, row.data(),
-         refused_T.data() + first_token);
-    block.set(m, std::span(row).first(count));
+    take(y_MT.data() + m * num_tokens, 1 / input_units_M_[m], num_tokens,
+         x_MT.data() + m * num_tokens, worst_T.data());
   }
-  std::vector<int32_t> sums_RT;
-  forward_.multiply(block, num_components, sums_RT);
-  return sums_RT;
+  for (size_t t = 0; t < num_tokens; ++t) {
+    if (worst_T[t] > kMostInput) refused_T[t] = 1;
+  }
+  return x_MT;
 }
 
 std::vector<float> GroupTransform::components(std::span<const float> y_MT, size_t num_components,
                                               std::vector<uint8_t>& refused_T) const {
   const size_t num_tokens = y_MT.size() / num_channels();
+  const std::vector<int16_t> x_MT = inputs(y_MT, refused_T);
   std::vector<float> z_RT(num_components * num_tokens);
+  TokenBlock block(num_channels());
+  std::vector<int32_t> sums_RT;
   for (size_t first = 0; first < num_tokens; first += kTokens) {
     const size_t count = std::min(kTokens, num_tokens - first);
-    const auto sums_RT = sums(y_MT, first, count, num_components, refused_T);
+    block.take(x_MT, first, count);
+    forward_.multiply(block, num_components, sums_RT);
     for (size_t r = 0; r < num_components; ++r) {
       scale(sums_RT.data() + r * kTokens, forward_units_R_[r], count,
             z_RT.data() + r * num_tokens + first);
@@ -197,18 +203,24 @@ void GroupTransform::encode(std::span<const float> y_MT, const GroupLevel& level
   ATOLL_CHECK(num_components <= this->num_components());
   ATOLL_CHECK(level.tables_R.size() == num_components && refused_T.size() == num_tokens);
   if (num_components == 0) return;
+  const std::vector<int16_t> x_MT = inputs(y_MT, refused_T);
   std::vector<int16_t> numbers_RT(num_components * num_tokens);
+  TokenBlock block(num_channels());
+  std::vector<int32_t> sums_RT;
   for (size_t first = 0; first < num_tokens; first += kTokens) {
     const size_t count = std::min(kTokens, num_tokens - first);
-    const auto sums_RT = sums(y_MT, first, count, num_components, refused_T);
+    block.take(x_MT, first, count);
+    forward_.multiply(block, num_components, sums_RT);
     std::array<int32_t, kTokens> totals{};
+    std::array<int32_t, kTokens> largest{};
     for (size_t r = 0; r < num_components; ++r) {
       round_sums(sums_RT.data() + r * kTokens, forward_units_R_[r] / level.step.step, count,
-                 numbers_RT.data() + r * num_tokens + first, totals.data(),
-                 refused_T.data() + first);
+                 numbers_RT.data() + r * num_tokens + first, totals.data(), largest.data());
     }
     for (size_t t = 0; t < count; ++t) {
-      if (totals[t] > kMostFractions / kFractions) refused_T[first + t] = 1;
+      if (totals[t] > kMostFractions / kFractions || largest[t] >= kMostNumber) {
+        refused_T[first + t] = 1;
+      }
     }
   }
   encode_values(numbers_RT, level.tables_R, out);
@@ -218,25 +230,19 @@ void GroupTransform::decode(ByteReader& in, const GroupLevel& level, std::span<f
   const size_t num_tokens = y_MT.size() / num_channels();
   const size_t num_components = level.num_components;
   ATOLL_CHECK(num_components <= this->num_components());
-  std::ranges::fill(y_MT, 0.0F);
-  if (num_components == 0) return;
+  if (num_components == 0) {
+    std::ranges::fill(y_MT, 0.0F);
+    return;
+  }
   std::vector<int16_t> numbers_RT(num_components * num_tokens);
   decode_values(in, level.tables_R, numbers_RT);
-  for (int16_t& number : numbers_RT) {
-    // What no encoder writes.
-    number = std::clamp<int16_t>(number, -kMostNumber, kMostNumber);
-  }
-  const int16_t one = fractions_of(level.step.means[0]);
-  const int16_t two = fractions_of(level.step.means[1]);
+  widen(numbers_RT.data(), fractions_of(level.step.means[0]), fractions_of(level.step.means[1]),
+        numbers_RT.size());
+  TokenBlock block(num_components);
   std::vector<int32_t> sums_MT;
-  std::array<int16_t, kTokens> row{};
   for (size_t first = 0; first < num_tokens; first += kTokens) {
     const size_t count = std::min(kTokens, num_tokens - first);
-    TokenBlock block(num_components);
-    for (size_t r = 0; r < num_components; ++r) {
-      widen(numbers_RT.data() + r * num_tokens + first, one, two, count, row.data());
-      block.set(r, std::span(row).first(count));
-    }
+    block.take(numbers_RT, first, count);
     inverse_.multiply(block, num_channels(), sums_MT);
     for (size_t m = 0; m < num_channels(); ++m) {
       scale(sums_MT.data() + m * kTokens, inverse_units_M_[m] * level.step.step, count,

@@ -51,8 +51,8 @@ class GroupTransform {
   static GroupTransform read(ByteReader& in, size_t num_channels);
 
  private:
-  std::vector<int32_t> sums(std::span<const float> y_MT, size_t first_token, size_t count,
-                            size_t num_components, std::vector<uint8_t>& refused_T) const;
+  /// y in units; 1 to what has none.
+  std::vector<int16_t> inputs(std::span<const float> y_MT, std::vector<uint8_t>& refused_T) const;
 
   WholeMatrix forward_;                // (R, M).
   WholeMatrix inverse_;                // (M, R).

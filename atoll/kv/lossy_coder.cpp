@@ -17,23 +17,38 @@ constexpr uint16_t kTooLarge = 0x7F00;  // For the vectorwise coder: 2^127.
 
 using Tokens = std::vector<uint32_t>;
 
+/// Most tokens follow on each other: visit(the first's place among them, the first, how many).
+template <typename F>
+void for_runs(const Tokens& tokens, const F& visit) {
+  for (size_t begin = 0; begin < tokens.size();) {
+    size_t end = begin + 1;
+    while (end < tokens.size() && tokens[end] == tokens[end - 1] + 1) ++end;
+    visit(begin, size_t{tokens[begin]}, end - begin);
+    begin = end;
+  }
+}
+
 /// Of each row the values of these tokens.
 std::vector<uint16_t> taken(std::span<const uint16_t> rows_T, size_t num_tokens,
                             const Tokens& tokens) {
-  std::vector<uint16_t> some;
-  some.reserve(rows_T.size() / num_tokens * tokens.size());
-  for (size_t row = 0; row < rows_T.size(); row += num_tokens) {
-    for (const uint32_t token : tokens) some.push_back(rows_T[row + token]);
-  }
+  std::vector<uint16_t> some(rows_T.size() / num_tokens * tokens.size());
+  for_runs(tokens, [&](size_t place, size_t first, size_t count) {
+    uint16_t* to = some.data() + place;
+    for (size_t row = 0; row < rows_T.size(); row += num_tokens, to += tokens.size()) {
+      std::copy_n(rows_T.data() + row + first, count, to);
+    }
+  });
   return some;
 }
 
 void put_back(std::span<const uint16_t> some, const Tokens& tokens, size_t num_tokens,
               std::span<uint16_t> rows_T) {
-  size_t from = 0;
-  for (size_t row = 0; row < rows_T.size(); row += num_tokens) {
-    for (const uint32_t token : tokens) rows_T[row + token] = some[from++];
-  }
+  for_runs(tokens, [&](size_t place, size_t first, size_t count) {
+    const uint16_t* from = some.data() + place;
+    for (size_t row = 0; row < rows_T.size(); row += num_tokens, from += tokens.size()) {
+      std::copy_n(from, count, rows_T.data() + row + first);
+    }
+  });
 }
 
 Tokens tokens_of(std::span<const uint8_t> is_exact_T, bool exact) {
@@ -83,9 +98,10 @@ class LevelOfHead {
                               Bytes& out) const {
     const size_t num_tokens = turns.num_tokens;
     std::vector<uint8_t> refused_T(num_tokens);
+    std::vector<float> y_MT;
     for (const size_t index : groups_) {
       const Group& group = profile_.groups[index];
-      std::vector<float> y_MT(group.transform.num_channels() * num_tokens);
+      y_MT.resize(group.transform.num_channels() * num_tokens);
       for_planes(group, turns, y_MT, [&](size_t plane, const TurnTable* table, auto y_CT) {
         straighten(plane_in(kv_PCT, plane), turns, table, profile_.means_of(plane), y_CT);
       });
@@ -106,9 +122,10 @@ class LevelOfHead {
   }
 
   void decode(ByteReader& in, const Turns& turns, std::span<uint16_t> kv_PCT) const {
+    std::vector<float> y_MT;
     for (const size_t index : groups_) {
       const Group& group = profile_.groups[index];
-      std::vector<float> y_MT(group.transform.num_channels() * turns.num_tokens);
+      y_MT.resize(group.transform.num_channels() * turns.num_tokens);
       group.transform.decode(in, profile_.transforms[head_.step].groups[index], y_MT);
       for_planes(group, turns, y_MT, [&](size_t plane, const TurnTable* table, auto y_CT) {
         turn_again(y_CT, turns, table, profile_.means_of(plane), plane_in(kv_PCT, plane));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "atoll/base/check.h"
+#include "atoll/base/clones.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,6 +19,13 @@ constexpr size_t kTokens = TokenBlock::kTokens;
 /// What a tile of kTile outputs makes of these pairs of inputs: out (kTile, T).
 using Kernel = void (*)(const int16_t* tile, const TokenBlock& block,
                         std::span<const uint32_t> pairs, int32_t* out);
+
+ATOLL_CLONES void interleave(const int16_t* even, const int16_t* odd, size_t count, int16_t* to) {
+  for (size_t t = 0; t < count; ++t) {
+    to[2 * t] = even[t];
+    to[2 * t + 1] = odd[t];
+  }
+}
 
 void multiply_plain(const int16_t* tile, const TokenBlock& block, std::span<const uint32_t> pairs,
                     int32_t* out) {
@@ -127,12 +135,19 @@ std::span<const Registers> supported_registers() {
   return all;
 }
 
-TokenBlock::TokenBlock(size_t num_inputs) : pairs_((num_inputs + 1) / 2 * 2 * kTokens) {}
+TokenBlock::TokenBlock(size_t num_inputs)
+    : num_inputs_(num_inputs), pairs_((num_inputs + 1) / 2 * 2 * kTokens) {}
 
-void TokenBlock::set(size_t input, std::span<const int16_t> values_T) {
-  int16_t* const to = pairs_.data() + input / 2 * 2 * kTokens + input % 2;
-  for (size_t t = 0; t < values_T.size(); ++t) to[2 * t] = values_T[t];
-  for (size_t t = values_T.size(); t < kTokens; ++t) to[2 * t] = 0;
+void TokenBlock::take(std::span<const int16_t> values_KT, size_t first, size_t count) {
+  const size_t num_tokens = values_KT.size() / num_inputs_;
+  ATOLL_CHECK(count <= kTokens && first + count <= num_tokens);
+  if (count < kTokens) std::ranges::fill(pairs_, int16_t{0});
+  const std::vector<int16_t> none(count);
+  for (size_t k = 0; k < num_inputs_; k += 2) {
+    const int16_t* const even = values_KT.data() + k * num_tokens + first;
+    const int16_t* const odd = k + 1 < num_inputs_ ? even + num_tokens : none.data();
+    interleave(even, odd, count, pairs_.data() + k * kTokens);
+  }
 }
 
 std::vector<uint32_t> TokenBlock::pairs_with_some() const {

@@ -17,14 +17,15 @@ class TokenBlock {
 
   /// All 0.
   explicit TokenBlock(size_t num_inputs);
-  /// Those of one input, at most kTokens.
-  void set(size_t input, std::span<const int16_t> values_T);
+  /// All inputs of `count` tokens from `first` on, at most kTokens: (K, all tokens).
+  void take(std::span<const int16_t> values_KT, size_t first, size_t count);
   /// Whose inputs are not 0 of all tokens: the others cost nothing.
   std::vector<uint32_t> pairs_with_some() const;
   const int16_t* pair(size_t index) const { return pairs_.data() + index * 2 * kTokens; }
   size_t num_pairs() const { return pairs_.size() / (2 * kTokens); }
 
  private:
+  size_t num_inputs_;
   std::vector<int16_t> pairs_;  // (K / 2, T, 2).
 };
 

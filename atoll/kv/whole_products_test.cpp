@@ -21,14 +21,14 @@ TEST(WholeProducts, EveryProcessorGivesTheDefinitionsNumbers) {
       const auto weights_MK = drawn(num_outputs * num_inputs, 3000, num_outputs);
       const WholeMatrix matrix(weights_MK, num_outputs);
       for (const size_t num_tokens : {size_t{1}, size_t{17}, TokenBlock::kTokens}) {
-        const auto x_KT = drawn(num_inputs * num_tokens, 3000, num_tokens);
-        TokenBlock block(num_inputs);
-        for (size_t k = 0; k < num_inputs; ++k) {
+        auto x_KT = drawn(num_inputs * (num_tokens + 3), 3000, num_tokens);
+        for (size_t i = 0; i < x_KT.size(); ++i) {
           // Some inputs are 0 of all tokens, as most components are.
-          if (k % 5 != 3) {
-            block.set(k, std::span(x_KT).subspan(k * num_tokens, num_tokens));
-          }
+          if (i / (num_tokens + 3) % 8 > 5) x_KT[i] = 0;
         }
+        TokenBlock block(num_inputs);
+        block.take(x_KT, 0, 1);
+        block.take(x_KT, 3, num_tokens);
         for (const Registers registers : supported_registers()) {
           std::vector<int32_t> out_MT;
           matrix.multiply(block, num_outputs, out_MT, registers);
@@ -36,7 +36,7 @@ TEST(WholeProducts, EveryProcessorGivesTheDefinitionsNumbers) {
             for (size_t t = 0; t < TokenBlock::kTokens; ++t) {
               int64_t sum = 0;
               for (size_t k = 0; t < num_tokens && k < num_inputs; ++k) {
-                if (k % 5 != 3) sum += weights_MK[m * num_inputs + k] * x_KT[k * num_tokens + t];
+                sum += weights_MK[m * num_inputs + k] * x_KT[k * (num_tokens + 3) + 3 + t];
               }
               ASSERT_EQ(out_MT[m * TokenBlock::kTokens + t], sum);
             }
@@ -51,8 +51,7 @@ TEST(WholeProducts, AShorterBlockIsOfTheFirstInputs) {
   const auto weights_MK = drawn(5 * 8, 100, 1);
   const WholeMatrix matrix(weights_MK, 5);
   TokenBlock block(3);
-  const std::vector<int16_t> ones(1, 1);
-  for (size_t k = 0; k < 3; ++k) block.set(k, ones);
+  block.take(std::vector<int16_t>(3, 1), 0, 1);
   std::vector<int32_t> out_MT;
   matrix.multiply(block, 2, out_MT);
   for (size_t m = 0; m < 2; ++m) {
