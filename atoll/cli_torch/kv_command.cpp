@@ -61,9 +61,9 @@ Example:
 
 constexpr const char* kMeasureFooter = R"(
 For each window, the keys and values of its first tokens are encoded and decoded, and the model
-predicts the tokens behind them on what came back. Encoding and decoding are counted in seconds of
-a core. Prints for each way how many bits an element
-takes, with all that is stored, and by how much perplexity grows, with a 95 % interval over windows.
+predicts the tokens behind them on what came back. Prints for each way how many bits an element
+takes, with all that is stored, by how much perplexity grows, with a 95 % interval over windows, and
+millions of elements that are encoded and decoded in a second of one core.
 
 Examples:
   atoll kv measure my-model --text held-out/*.txt --windows 16
@@ -101,7 +101,10 @@ std::vector<std::vector<int64_t>> windows_of(const TextArguments& arguments,
   return chosen;
 }
 
-void require_context(const model::Model& model, int64_t length) {
+void require_readable(const model::Model& model, int64_t length) {
+  if (!model.device().is_cpu()) {
+    throw UsageError("--device: keys and values are coded on the CPU as yet; leave it out");
+  }
   const int64_t most = std::min(model.config().context(), model.config().steady_positions());
   if (length <= most) return;
   throw UsageError(fmt::format(
@@ -126,7 +129,7 @@ void fit(const FitArguments& arguments) {
   const std::string digest = layers_of_files(arguments.text.model, clock).digest;
   const LoadedModel loaded = load_model(arguments.text.model);
   const int64_t length = arguments.prefix + kDrawn;
-  require_context(loaded.model, length);
+  require_readable(loaded.model, length);
   std::vector<std::vector<int64_t>> windows = windows_of(arguments.text, loaded, length);
   std::vector<std::vector<int64_t>> some;
   const int64_t num_some = std::min(arguments.sensitivity_windows, arguments.text.windows);
@@ -204,7 +207,7 @@ void keep_named(std::span<const std::string> names,
 void measure(const MeasureArguments& arguments) {
   const SystemClock clock;
   const LoadedModel loaded = load_model(arguments.text.model);
-  require_context(loaded.model, arguments.shape.length());
+  require_readable(loaded.model, arguments.shape.length());
   auto schemes = kv_model::schemes_without_profile();
   std::optional<kv::Profile> profile;
   std::string digest;
@@ -225,9 +228,8 @@ void measure(const MeasureArguments& arguments) {
   const auto windows = windows_of(arguments.text, loaded, arguments.shape.length());
   ProgressBar bar("measure", static_cast<double>(windows.size()), clock);
   double done = 0;
-  const kv_model::Rates found =
-      kv_model::measure_rates(loaded.model, digest, windows, arguments.shape, schemes,
-                              [&] { bar.update(done += 1); });
+  const kv_model::Rates found = kv_model::measure_rates(
+      loaded.model, digest, windows, arguments.shape, schemes, [&] { bar.update(done += 1); });
   if (arguments.json) {
     fmt::print("{}\n", json_of(found, arguments).dump());
   } else {
@@ -284,10 +286,8 @@ void add_measure_command(CLI::App& app) {
       app.add_subcommand("measure", "Measure bits and perplexity of compressed keys and values");
   auto arguments = std::make_shared<MeasureArguments>();
   add_text_options(*command, arguments->text, 64);
-  command->add_option("--profile", arguments->profile,
-                      "a profile, whose levels are measured too");
-  command
-      ->add_option("--prefix", arguments->shape.prefix, "tokens that are coded (default: 2048)")
+  command->add_option("--profile", arguments->profile, "a profile, whose levels are measured too");
+  command->add_option("--prefix", arguments->shape.prefix, "tokens that are coded (default: 2048)")
       ->check(whole_number<int64_t>(32, 1 << 20));
   command
       ->add_option("--scored", arguments->shape.scored,

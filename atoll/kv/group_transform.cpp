@@ -140,8 +140,7 @@ std::vector<float> get_floats(ByteReader& in, size_t count) {
   return values;
 }
 
-GroupTransform::GroupTransform(std::span<const float> forward_RM,
-                               std::span<const float> inverse_MR,
+GroupTransform::GroupTransform(std::span<const float> forward_RM, std::span<const float> inverse_MR,
                                std::span<const float> largest_M) {
   const size_t num_channels = largest_M.size();
   const size_t num_components = forward_RM.size() / num_channels;

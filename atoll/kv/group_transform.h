@@ -54,9 +54,9 @@ class GroupTransform {
   /// y in units; 1 to what has none.
   std::vector<int16_t> inputs(std::span<const float> y_MT, std::vector<uint8_t>& refused_T) const;
 
-  WholeMatrix forward_;                // (R, M).
-  WholeMatrix inverse_;                // (M, R).
-  std::vector<float> input_units_M_;   // Of y.
+  WholeMatrix forward_;                 // (R, M).
+  WholeMatrix inverse_;                 // (M, R).
+  std::vector<float> input_units_M_;    // Of y.
   std::vector<float> forward_units_R_;  // Of z, for a sum of products.
   std::vector<float> inverse_units_M_;  // Of y, for a sum of products with z in kFractions.
 };

@@ -28,7 +28,8 @@ double deviation(size_t component) {
 
 double cosine(size_t r, size_t m) {
   return std::sqrt((r == 0 ? 1.0 : 2.0) / kAll) *
-         std::cos(std::numbers::pi * (static_cast<double>(m) + 0.5) * static_cast<double>(r) / kAll);
+         std::cos(std::numbers::pi * (static_cast<double>(m) + 0.5) * static_cast<double>(r) /
+                  kAll);
 }
 
 struct World {
@@ -42,8 +43,8 @@ struct World {
 };
 
 GroupLevel level_of() {
-  GroupLevel level{.num_components = kComponents, .step = {.step = 1, .means = {0.95F, 1.95F}},
-                   .tables_R = {}};
+  GroupLevel level{
+      .num_components = kComponents, .step = {.step = 1, .means = {0.95F, 1.95F}}, .tables_R = {}};
   for (size_t r = 0; r < kComponents; ++r) {
     std::vector<int16_t> numbers;
     for (size_t i = 0; i < 4000; ++i) {
@@ -98,28 +99,40 @@ const World& world() {
   static const World made = [] {
     keep_freed_memory();  // As programs do.
     World world;
-    world.profile = {.model = "m", .num_layers = kLayers, .num_channels = kChannels,
-                     .means_PC = std::vector<float>(2 * kAll), .groups = {}, .vectorwise = {},
+    world.profile = {.model = "m",
+                     .num_layers = kLayers,
+                     .num_channels = kChannels,
+                     .means_PC = std::vector<float>(2 * kAll),
+                     .groups = {},
+                     .vectorwise = {},
                      .transforms = std::vector<TransformLevel>(1)};
     const GroupTransform transform = transform_of();
     for (const bool has_values : {false, true}) {
-      world.profile.groups.push_back({.first_layer = 0, .end_layer = kLayers,
-                                      .has_values = has_values, .transform = transform});
+      world.profile.groups.push_back({.first_layer = 0,
+                                      .end_layer = kLayers,
+                                      .has_values = has_values,
+                                      .transform = transform});
       world.profile.transforms[0].groups.push_back(level_of());
     }
     const std::vector<ValueTable> tables(kChannels, ValueTable(0, std::vector<uint32_t>{1}));
     world.profile.vectorwise.push_back(
         {.steps_P = std::vector<float>(2 * kLayers, 1),
          .planes_P = std::vector<VectorwisePlane>(2 * kLayers, {.tables_C = tables})});
-    world.turns = {.num_tokens = kTokens, .head_size = 64, .tables = {TurnTable()},
+    world.turns = {.num_tokens = kTokens,
+                   .head_size = 64,
+                   .tables = {TurnTable()},
                    .table_of_layer = std::vector<int32_t>(kLayers, 0)};
     for (size_t i = 0; i < 32 * kTokens; ++i) {
       const auto angle = static_cast<double>(i);
       world.turns.tables[0].cos_RT.push_back(static_cast<float>(std::cos(angle)));
       world.turns.tables[0].sin_RT.push_back(static_cast<float>(std::sin(angle)));
     }
-    world.head = {.level = Level::kTransform, .model = "m", .first_layer = 0,
-                  .end_layer = kLayers, .num_channels = kChannels, .begin = 0,
+    world.head = {.level = Level::kTransform,
+                  .model = "m",
+                  .first_layer = 0,
+                  .end_layer = kLayers,
+                  .num_channels = kChannels,
+                  .begin = 0,
                   .num_tokens = kTokens};
     world.kv_PCT = drawn(world);
     world.blob = encode_blob(world.head, world.kv_PCT, world.lossy(), {});

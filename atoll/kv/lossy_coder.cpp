@@ -62,15 +62,14 @@ Tokens tokens_of(std::span<const uint8_t> is_exact_T, bool exact) {
 /// The profile's parts that a head's level asks for.
 class LevelOfHead {
  public:
-  LevelOfHead(const BlobHead& head, const Lossy& lossy)
-      : head_(head), profile_(lossy.profile) {
+  LevelOfHead(const BlobHead& head, const Lossy& lossy) : head_(head), profile_(lossy.profile) {
     const bool is_vectorwise = head.level == Level::kVectorwise;
     const size_t num_levels =
         is_vectorwise ? profile_.vectorwise.size() : profile_.transforms.size();
     if (profile_.model != head.model || profile_.num_channels != head.num_channels ||
         profile_.num_layers < head.end_layer) {
-      throw InputError(fmt::format("the profile is of '{}', and not of '{}'", profile_.model,
-                                   head.model));
+      throw InputError(
+          fmt::format("the profile is of '{}', and not of '{}'", profile_.model, head.model));
     }
     ATOLL_CHECK(head.level != Level::kExact && lossy.turns.num_tokens == head.num_tokens);
     if (head.step >= num_levels) {

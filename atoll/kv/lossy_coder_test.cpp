@@ -78,8 +78,8 @@ TEST(LossyCoder, ErrsByTheStepWhateverTheTokensAndKeepsTheEnds) {
 TEST(LossyCoder, LevelsWithFewerComponentsAndCacheGensComeBackToo) {
   const Whole whole;
   const Turns turns = turns_for(60);
-  for (const auto& [level, step, most] : {std::tuple{Level::kTransform, 1, 2.5},
-                                          std::tuple{Level::kVectorwise, 0, 0.2}}) {
+  for (const auto& [level, step, most] :
+       {std::tuple{Level::kTransform, 1, 2.5}, std::tuple{Level::kVectorwise, 0, 0.2}}) {
     const BlobHead head = head_of(level, static_cast<uint8_t>(step), 60);
     const auto kv_PCT = drawn(head, 5);
     const Bytes blob = encode_blob(head, kv_PCT, whole.with(turns), {});
@@ -112,7 +112,8 @@ TEST(LossyCoder, TokensThatALevelHasNoNumbersForStayExact) {
   for (const Level level : {Level::kTransform, Level::kVectorwise}) {
     const BlobHead head = head_of(level, 0, 60);
     auto kv_PCT = drawn(head, 8);
-    const uint16_t odd[] = {0x7FC1, 0x7F80, 0xFF80, 0x7F7F};  // Not a number, infinite, the largest.
+    const uint16_t odd[] = {0x7FC1, 0x7F80, 0xFF80,
+                            0x7F7F};  // Not a number, infinite, the largest.
     for (size_t i = 0; i < std::size(odd); ++i) kv_PCT[7 * 60 + 10 + i] = odd[i];
     const Bytes blob = encode_blob(head, kv_PCT, whole.with(turns), {});
     const auto back_PCT = decode_blob(blob, head, whole.with(turns));
@@ -152,8 +153,7 @@ TEST(LossyCoder, AnotherProfileOrLevelIsRefused) {
   EXPECT_THROW(encode_blob(head, kv_PCT, other.with(turns), {}), InputError);
   EXPECT_THROW(encode_blob(head_of(Level::kTransform, 2, 40), kv_PCT, whole.with(turns), {}),
                InputError);
-  EXPECT_THROW(decode_blob(blob, head_of(Level::kTransform, 1, 40), whole.with(turns)),
-               InputError);
+  EXPECT_THROW(decode_blob(blob, head_of(Level::kTransform, 1, 40), whole.with(turns)), InputError);
 }
 
 /// With a checksum that is right.
@@ -194,7 +194,9 @@ TEST(LossyCoder, WhatIsDamagedIsRefusedOrReadAsSomethingElse) {
 TEST(LossyCoder, BytesAreTheSameOnEveryMachine) {
   const Whole whole;
   // Not of sines, which C libraries round differently.
-  Turns turns{.num_tokens = 40, .head_size = kHeadSize, .tables = {TurnTable()},
+  Turns turns{.num_tokens = 40,
+              .head_size = kHeadSize,
+              .tables = {TurnTable()},
               .table_of_layer = {0, 0, -1, 0}};
   turns.tables[0] = {.cos_RT = std::vector<float>(80, 0.6F),
                      .sin_RT = std::vector<float>(80, 0.8F)};

@@ -124,8 +124,7 @@ Profile read_body(ByteReader& in) {
     throw InputError("it has an impossible number of levels");
   }
   for (uint32_t i = 0; i < num_vectorwise; ++i) {
-    profile.vectorwise.push_back(
-        get_vectorwise(in, profile.num_planes(), profile.num_channels));
+    profile.vectorwise.push_back(get_vectorwise(in, profile.num_planes(), profile.num_channels));
   }
   for (uint32_t i = 0; i < num_transforms; ++i) {
     TransformLevel& level = profile.transforms.emplace_back();

@@ -1,5 +1,5 @@
-// Any bytes, with a checksum that is theirs: read_profile() throws InputError or gives a profile, and
-// so do blobs of its lossy levels.
+// Any bytes, with a checksum that is theirs: read_profile() throws InputError or gives a profile,
+// and so do blobs of its lossy levels.
 #include <cstdint>
 #include <cstdlib>
 

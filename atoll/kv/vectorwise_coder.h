@@ -39,8 +39,9 @@ void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
                        std::span<const float> steps_P, std::span<const VectorwisePlane> planes_P,
                        Bytes& out);
 
-/// The mode in which a sample of a plane (C, T) takes fewer bits, with tables of its own; ten tokens
-/// that follow on each other make a group. `bits`: that they take. Throws as encode_vectorwise().
+/// The mode in which a sample of a plane (C, T) takes fewer bits, with tables of its own; ten
+/// tokens that follow on each other make a group. `bits`: that they take. Throws as
+/// encode_vectorwise().
 struct FittedPlane {
   VectorwisePlane plane;
   double bits = 0;

@@ -139,10 +139,10 @@ void fit_transforms(const Samples& samples, const Sensitivity& sensitivity,
   std::vector<Components> some;  // Enough to choose steps by.
   constexpr size_t kTexts = 6;
   for (size_t i = 0; i < profile.groups.size(); ++i) {
-    directions.push_back(directions_of(profile.groups[i], samples.covariance(i), sensitivity,
-                                       options.ridge));
-    some.push_back(components_of(samples, profile.groups[i], directions.back(), profile.means_PC,
-                                 kTexts));
+    directions.push_back(
+        directions_of(profile.groups[i], samples.covariance(i), sensitivity, options.ridge));
+    some.push_back(
+        components_of(samples, profile.groups[i], directions.back(), profile.means_PC, kTexts));
   }
   for (const double bits : options.transform_bits) {
     const auto step = static_cast<float>(step_for(some, bits));
@@ -174,8 +174,8 @@ std::vector<uint16_t> plane_of(const Samples& samples, size_t plane, size_t max_
   std::vector<uint16_t> plane_CN;
   for (size_t c = 0; c < samples.num_channels(); ++c) {
     for (size_t text = 0; text < samples.num_texts(); text += stride) {
-      const auto row = samples.kept(text, plane).subspan(c * samples.num_kept(),
-                                                         samples.num_kept());
+      const auto row =
+          samples.kept(text, plane).subspan(c * samples.num_kept(), samples.num_kept());
       plane_CN.insert(plane_CN.end(), row.begin(), row.end());
     }
   }
@@ -226,9 +226,8 @@ void fit_vectorwise(const Samples& samples, const Sensitivity& sensitivity,
 }  // namespace
 
 kv::Profile fit_profile(const model::Model& model, const std::string& digest,
-                        std::span<const std::vector<int64_t>> texts,
-                        const Sensitivity& sensitivity, const FitOptions& options,
-                        const std::function<void()>& done) {
+                        std::span<const std::vector<int64_t>> texts, const Sensitivity& sensitivity,
+                        const FitOptions& options, const std::function<void()>& done) {
   const at::NoGradGuard no_grad;
   const weights::ModelConfig& config = model.config();
   ATOLL_CHECK(!texts.empty() && options.group_layers > 0 && !options.vectorwise_bits.empty());

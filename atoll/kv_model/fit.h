@@ -25,8 +25,7 @@ struct FitOptions {
 /// `texts`: each is read whole. `digest`: the model's, as blobs will name it. `done` (may be empty)
 /// is called behind each text. Throws InputError where the model has no bfloat16 caches.
 kv::Profile fit_profile(const model::Model& model, const std::string& digest,
-                        std::span<const std::vector<int64_t>> texts,
-                        const Sensitivity& sensitivity, const FitOptions& options,
-                        const std::function<void()>& done);
+                        std::span<const std::vector<int64_t>> texts, const Sensitivity& sensitivity,
+                        const FitOptions& options, const std::function<void()>& done);
 
 }  // namespace atl::kv_model

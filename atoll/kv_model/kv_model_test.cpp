@@ -50,9 +50,10 @@ class KvModelTest : public testing::Test {
     trained_.initialise(5);
     const at::Tensor& values_P = trained_.parameters().values_P();
     values_P.detach().mul_(6);  // So that tokens differ.
-    weights::save_hf_model(folder_.path(), small(), {},
-                           {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
-                           {.type = weights::DType::kBF16});
+    weights::save_hf_model(
+        folder_.path(), small(), {},
+        {values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel())},
+        {.type = weights::DType::kBF16});
     model_.emplace(model::load_model(folder_.path(), at::kCPU));
     model::load_weights(trained_, weights::ModelFiles(folder_.path(), small()));
   }
@@ -122,9 +123,9 @@ TEST_F(KvModelTest, AFittedProfileTradesBitsForErrors) {
   std::vector<std::vector<int64_t>> texts;
   for (uint64_t i = 0; i < 12; ++i) texts.push_back(drawn_ids(10 + i, kLength));
   const Sensitivity sensitivity = measure_sensitivity(trained_, texts, 64, 1, {});
-  kv::Profile profile = fit_profile(
-      *model_, "m", texts, sensitivity,
-      {.group_layers = 2, .transform_bits = {4, 1.5}, .vectorwise_bits = {5, 2}}, {});
+  kv::Profile profile =
+      fit_profile(*model_, "m", texts, sensitivity,
+                  {.group_layers = 2, .transform_bits = {4, 1.5}, .vectorwise_bits = {5, 2}}, {});
   ASSERT_EQ(profile.groups.size(), 4U);  // Of two layers, and of the one that is left.
   const Bytes bytes = kv::write_profile(profile);
   const kv::Profile read = kv::read_profile(bytes);

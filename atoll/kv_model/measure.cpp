@@ -17,8 +17,8 @@ namespace {
 /// Nats per token of what follows on a cache that has a window's prefix.
 double loss_behind(const model::Model& model, std::span<const int64_t> ids,
                    const WindowShape& shape, model::KvCache& cache) {
-  const auto read = ids.subspan(static_cast<size_t>(shape.prefix),
-                                static_cast<size_t>(shape.scored));
+  const auto read =
+      ids.subspan(static_cast<size_t>(shape.prefix), static_cast<size_t>(shape.scored));
   const at::Tensor hidden_1TC = model.hidden_BTC(at::tensor(read, at::kLong).unsqueeze(0), cache);
   std::vector<model::RowTarget> targets;
   for (int64_t row = 0; row < shape.scored; ++row) {
@@ -97,8 +97,7 @@ Rates measure_rates(const model::Model& model, const std::string& digest,
   Rates found{.perplexity = std::exp(loss / count), .rates = {}};
   const double elements = count * static_cast<double>(head.num_values());
   for (size_t i = 0; i < schemes.size(); ++i) {
-    found.rates.push_back(
-        rate_of(*schemes[i], totals[i], elements, std::move(differences[i])));
+    found.rates.push_back(rate_of(*schemes[i], totals[i], elements, std::move(differences[i])));
   }
   return found;
 }

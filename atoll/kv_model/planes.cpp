@@ -31,8 +31,9 @@ kv::TurnTable table_of(const model::Rotary& rotary, int64_t begin, int64_t count
 std::vector<uint16_t> planes_of(const model::KvCache& cache, model::LayerRange layers,
                                 int64_t count) {
   if (cache.type() != at::kBFloat16) {
-    throw InputError("keys and values are coded as bfloat16s, and the model keeps others; "
-                     "--kv-dtype bf16 makes it keep those");
+    throw InputError(
+        "keys and values are coded as bfloat16s, and the model keeps others; "
+        "--kv-dtype bf16 makes it keep those");
   }
   ATOLL_CHECK(count > 0 && count <= cache.length());
   std::vector<uint16_t> kv_PCT;

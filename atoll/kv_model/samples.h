@@ -50,7 +50,7 @@ class Samples {
   std::span<const kv::Group> groups_;
   kv::Turns turns_, kept_turns_;
   std::vector<uint32_t> kept_tokens_;
-  std::vector<std::vector<uint16_t>> kept_;  // (P, C, N).
+  std::vector<std::vector<uint16_t>> kept_;                   // (P, C, N).
   std::vector<at::Tensor> sums_M_, products_MM_, largest_M_;  // By group.
   double num_tokens_ = 0;
 };

@@ -68,8 +68,7 @@ class Leaves {
 }  // namespace
 
 Sensitivity measure_sensitivity(model::Model& model, std::span<const std::vector<int64_t>> texts,
-                                int64_t prefix, uint64_t seed,
-                                const std::function<void()>& done) {
+                                int64_t prefix, uint64_t seed, const std::function<void()>& done) {
   const weights::ModelConfig& config = model.config();
   ATOLL_CHECK(model.parameters().trains() && prefix > kFirst && !texts.empty());
   const int64_t width = config.num_kv_heads * config.head_size();

@@ -78,10 +78,9 @@ inline Profile profile_of(const std::string& model) {
   profile.vectorwise.front().planes_P[3] = {
       .mode = VectorwiseMode::kAnchored, .tables_C = tables, .anchors_C = tables};
   for (const uint32_t num_components : {16U, 11U}) {
-    const GroupLevel level{
-        .num_components = num_components,
-        .step = {.step = kStep, .means = {0.9F, 1.9F}},
-        .tables_R = std::vector<ValueTable>(num_components, wide_table())};
+    const GroupLevel level{.num_components = num_components,
+                           .step = {.step = kStep, .means = {0.9F, 1.9F}},
+                           .tables_R = std::vector<ValueTable>(num_components, wide_table())};
     profile.transforms.push_back({.groups = std::vector<GroupLevel>(4, level)});
   }
   return profile;
