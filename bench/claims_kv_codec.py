@@ -28,6 +28,16 @@ def best_bits(kind):
     return min(within)
 
 
+def growth(kind, most_bits):
+    """Of perplexity, in %: the best of the kind's levels of so few bits, over however many windows."""
+    return min(100 * level["perplexity_growth"] for level in result()["levels"]
+               if level["name"].startswith(kind) and level["bits"] <= most_bits)
+
+
+def has_windows(kind):
+    return all(level["windows"] >= LEAST_WINDOWS for level in result()["levels"] if level["name"].startswith(kind))
+
+
 def upper_end(most_bits):
     """Of the 95 % interval of perplexity's growth, in %: the best transform level of so few bits."""
     return min(100 * (level["perplexity_growth"] + level["half_interval"]) for level in result()["levels"]
@@ -43,7 +53,8 @@ def giga_per_s(what):
 
 def main():
     kept = lambda claim, measure, met, target, **shown: claims.kept(claim, measure, met, target, is_current, **shown)
-    kept("CacheGen's level, perplexity within 1 %: bits per element all in", lambda: best_bits("vectorwise"), lambda f: f <= 2.3, "<= 2.3")
+    kept("CacheGen's level of at most 2.3 bits: perplexity's growth, %", lambda: growth("vectorwise", 2.3),
+         lambda f: f <= 1 and has_windows("vectorwise"), "<= 1")
     kept("decorrelating level, perplexity within 1 %: bits per element all in", lambda: best_bits("transform"), lambda f: f <= 1.6, "<= 1.6")
     kept("the same, stretch goal", lambda: best_bits("transform"), lambda f: f <= 1.2, "<= 1.2")
     kept("a level of at most 1.7 bits: perplexity's growth, interval's end, %", lambda: upper_end(1.7), lambda f: f <= 1, "<= 1")

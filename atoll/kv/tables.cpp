@@ -1,7 +1,6 @@
 #include "atoll/kv/tables.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "atoll/base/check.h"
@@ -106,7 +105,7 @@ FittedTable fit_table(std::span<const int16_t> values_T) {
   const Histogram seen(values_T);
   ValueTable table(seen.lowest, seen.counts);
   const double bits = seen.bits(table);
-  return {std::move(table), bits};
+  return {table, bits};
 }
 
 }  // namespace atl::kv

@@ -205,9 +205,9 @@ std::vector<ValueTable> tables_of(std::span<const int16_t> numbers_CT, size_t nu
   std::vector<ValueTable> tables;
   const size_t count = numbers_CT.size() / num_channels;
   for (size_t c = 0; c < num_channels; ++c) {
-    FittedTable fitted = fit_table(numbers_CT.subspan(c * count, count));
+    const FittedTable fitted = fit_table(numbers_CT.subspan(c * count, count));
     bits += fitted.bits;
-    tables.push_back(std::move(fitted.table));
+    tables.push_back(fitted.table);
   }
   return tables;
 }
