@@ -32,6 +32,7 @@ constexpr std::array kTorchCommands = {
     TorchCommand{"serve", "Serve a model behind OpenAI's API, or some of its layers"},
     TorchCommand{"gateway", "Answer OpenAI's API for a model that a swarm serves"},
     TorchCommand{"convert", "Write a model as a Hugging Face folder or a GGUF file"},
+    TorchCommand{"kv", "Compress keys and values: profiles and measurements"},
     TorchCommand{"bench", "Measure how fast this machine trains"},
 };
 

@@ -19,6 +19,7 @@
 #include "atoll/cli_torch/gateway_command.h"
 #include "atoll/cli_torch/generate_command.h"
 #include "atoll/cli_torch/join_command.h"
+#include "atoll/cli_torch/kv_command.h"
 #include "atoll/cli_torch/serve_command.h"
 #include "atoll/island/island.h"
 #include "atoll/model/spinning.h"
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
   atl::cli::add_serve_command(app);
   atl::cli::add_gateway_command(app);
   atl::cli::add_convert_command(app);
+  atl::cli::add_kv_command(app);
   atl::cli::add_bench_command(app);
   atl::cli::add_command_list(app);
   return atl::cli::run_app(app, argc, argv);

@@ -49,7 +49,8 @@ Opened open(std::span<const std::byte> blob) {
   }
   BlobHead head;
   const auto level = in.get<uint8_t>();
-  if (level > static_cast<uint8_t>(Level::kExact) || in.get<uint8_t>() != 0) {
+  head.step = in.get<uint8_t>();
+  if (level > static_cast<uint8_t>(Level::kTransform) || (level == 0 && head.step != 0)) {
     throw InputError(fmt::format("it is of level {}, which this Atoll does not know", level));
   }
   head.level = Level{level};
@@ -65,10 +66,32 @@ Opened open(std::span<const std::byte> blob) {
 }
 
 std::string text_of(const BlobHead& head) {
-  return fmt::format("level {} of layers {}:{} of '{}', {} channels, tokens {} to {}",
-                     static_cast<int>(head.level), head.first_layer, head.end_layer,
+  return fmt::format("level {}.{} of layers {}:{} of '{}', {} channels, tokens {} to {}",
+                     static_cast<int>(head.level), head.step, head.first_layer, head.end_layer,
                      printable(head.model), head.num_channels, head.begin,
                      head.begin + head.num_tokens);
+}
+
+Bytes begun(const BlobHead& head, uint64_t tables) {
+  ByteWriter writer;
+  writer.put(kMagic).put(kVersion).put(head.level).put(head.step).put_string(head.model);
+  writer.put(head.first_layer).put(head.end_layer).put(head.num_channels);
+  writer.put(head.begin).put(head.num_tokens).put(tables);
+  return writer.take();
+}
+
+void finish(Bytes& blob) {
+  const uint64_t checksum = xxh3(blob.data(), blob.size());
+  const auto bytes = std::as_bytes(std::span(&checksum, 1));
+  blob.insert(blob.end(), bytes.begin(), bytes.end());
+}
+
+Opened open_expected(std::span<const std::byte> blob, const BlobHead& expected) {
+  Opened opened = open(blob);
+  if (opened.head != expected) {
+    throw InputError(fmt::format("it is {}, and not {}", text_of(opened.head), text_of(expected)));
+  }
+  return opened;
 }
 
 template <typename F>
@@ -99,15 +122,19 @@ std::span<const ValueTable> ModelTables::of(const BlobHead& head) const {
 Bytes encode_blob(const BlobHead& head, std::span<const uint16_t> kv_PCT,
                   const ModelTables& tables) {
   ATOLL_CHECK(is_possible(head) && kv_PCT.size() == head.num_values());
-  ByteWriter writer;
-  writer.put(kMagic).put(kVersion).put(head.level).put(uint8_t{0}).put_string(head.model);
-  writer.put(head.first_layer).put(head.end_layer).put(head.num_channels);
-  writer.put(head.begin).put(head.num_tokens).put(tables.id());
-  Bytes blob = writer.take();
+  ATOLL_CHECK(head.level == Level::kExact && head.step == 0);
+  Bytes blob = begun(head, tables.id());
   encode_exact(kv_PCT, head.num_planes(), head.num_channels, tables.of(head), blob);
-  const uint64_t checksum = xxh3(blob.data(), blob.size());
-  const auto bytes = std::as_bytes(std::span(&checksum, 1));
-  blob.insert(blob.end(), bytes.begin(), bytes.end());
+  finish(blob);
+  return blob;
+}
+
+Bytes encode_blob(const BlobHead& head, std::span<const uint16_t> kv_PCT, const Lossy& lossy,
+                  ExactEnds ends) {
+  ATOLL_CHECK(is_possible(head) && kv_PCT.size() == head.num_values());
+  Bytes blob = begun(head, lossy.profile_id);
+  encode_lossy(head, kv_PCT, lossy, ends, blob);
+  finish(blob);
   return blob;
 }
 
@@ -118,11 +145,8 @@ BlobHead read_blob_head(std::span<const std::byte> blob) {
 std::vector<uint16_t> decode_blob(std::span<const std::byte> blob, const BlobHead& expected,
                                   const ModelTables& tables) {
   return named([&] {
-    Opened opened = open(blob);
-    if (opened.head != expected) {
-      throw InputError(
-          fmt::format("it is {}, and not {}", text_of(opened.head), text_of(expected)));
-    }
+    Opened opened = open_expected(blob, expected);
+    ATOLL_CHECK(expected.level == Level::kExact);
     if (opened.tables != 0 && opened.tables != tables.id()) {
       throw InputError("it was made with tables of the model that are not these");
     }
@@ -131,6 +155,20 @@ std::vector<uint16_t> decode_blob(std::span<const std::byte> blob, const BlobHea
     std::vector<uint16_t> kv_PCT(expected.num_values());
     decode_exact(opened.body, expected.num_planes(), expected.num_channels,
                  opened.tables == 0 ? std::span<const ValueTable>() : tables.of(expected), kv_PCT);
+    opened.body.expect_end();
+    return kv_PCT;
+  });
+}
+
+std::vector<uint16_t> decode_blob(std::span<const std::byte> blob, const BlobHead& expected,
+                                  const Lossy& lossy) {
+  return named([&] {
+    Opened opened = open_expected(blob, expected);
+    if (opened.tables != lossy.profile_id) {
+      throw InputError("it was made with another profile of the model than this one");
+    }
+    std::vector<uint16_t> kv_PCT(expected.num_values());
+    decode_lossy(opened.body, expected, lossy, kv_PCT);
     opened.body.expect_end();
     return kv_PCT;
   });

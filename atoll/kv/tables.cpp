@@ -101,4 +101,11 @@ void decode_planes(ByteReader& in, size_t num_planes, size_t num_channels,
   decode_values(in, tables_PC, values_PCT);
 }
 
+FittedTable fit_table(std::span<const int16_t> values_T) {
+  const Histogram seen(values_T);
+  ValueTable table(seen.lowest, seen.counts);
+  const double bits = seen.bits(table);
+  return {table, bits};
+}
+
 }  // namespace atl::kv

@@ -19,4 +19,11 @@ void encode_planes(std::span<const int16_t> values_PCT, size_t num_planes, size_
 void decode_planes(ByteReader& in, size_t num_planes, size_t num_channels,
                    std::span<const ValueTable> tables_PC, std::span<int16_t> values_PCT);
 
+/// A channel's table that was made for these values, and the bits that they cost with it.
+struct FittedTable {
+  ValueTable table;
+  double bits = 0;
+};
+FittedTable fit_table(std::span<const int16_t> values_T);
+
 }  // namespace atl::kv

@@ -199,7 +199,36 @@ std::optional<Bytes> encode_plane(std::span<const uint16_t> plane_CT,
   return out;
 }
 
+/// Of each channel; adds what its numbers cost to `bits`.
+std::vector<ValueTable> tables_of(std::span<const int16_t> numbers_CT, size_t num_channels,
+                                  double& bits) {
+  std::vector<ValueTable> tables;
+  const size_t count = numbers_CT.size() / num_channels;
+  for (size_t c = 0; c < num_channels; ++c) {
+    const FittedTable fitted = fit_table(numbers_CT.subspan(c * count, count));
+    bits += fitted.bits;
+    tables.push_back(fitted.table);
+  }
+  return tables;
+}
+
 }  // namespace
+
+FittedPlane fit_vectorwise(std::span<const uint16_t> plane_CT, size_t num_channels, float steps) {
+  const std::vector<int16_t> scales_T = scales_of(plane_CT, plane_CT.size() / num_channels);
+  std::optional<FittedPlane> best;
+  for (const auto mode : {VectorwiseMode::kDirect, VectorwiseMode::kAnchored}) {
+    const auto numbers = numbers_of(plane_CT, scales_T, steps, mode);
+    if (!numbers) continue;
+    FittedPlane fitted{.plane = {.mode = mode, .tables_C = {}, .anchors_C = {}}};
+    fitted.plane.tables_C = tables_of(numbers->others_CT, num_channels, fitted.bits);
+    if (mode == VectorwiseMode::kAnchored) {
+      fitted.plane.anchors_C = tables_of(numbers->anchors_CT, num_channels, fitted.bits);
+    }
+    if (!best || fitted.bits < best->bits) best = std::move(fitted);
+  }
+  return std::move(*best);
+}
 
 void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
                        std::span<const float> steps_P, std::span<const VectorwisePlane> planes_P,

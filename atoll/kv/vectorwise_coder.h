@@ -39,6 +39,15 @@ void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
                        std::span<const float> steps_P, std::span<const VectorwisePlane> planes_P,
                        Bytes& out);
 
+/// The mode in which a sample of a plane (C, T) takes fewer bits, with tables of its own; ten
+/// tokens that follow on each other make a group. `bits`: that they take. Throws as
+/// encode_vectorwise().
+struct FittedPlane {
+  VectorwisePlane plane;
+  double bits = 0;
+};
+FittedPlane fit_vectorwise(std::span<const uint16_t> plane_CT, size_t num_channels, float steps);
+
 /// Throws InputError where `in` is no such encoding.
 void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const float> steps_P,
                        std::span<const VectorwisePlane> planes_P, std::span<uint16_t> kv_PCT);

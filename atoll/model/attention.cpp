@@ -17,6 +17,7 @@
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
+#include "atoll/model/local_rotary.h"
 #include "atoll/model/operations.h"
 #include "atoll/weights/families.h"
 
@@ -92,15 +93,6 @@ at::Tensor frequencies(const weights::ModelConfig& config, int64_t length) {
                               options);
   }
   return plain;
-}
-
-/// The same model's in its layers with a window; nothing where they turn as the others do.
-std::optional<Rotary> local_rotary(const weights::ModelConfig& config, at::Device device) {
-  if (!weights::family_of(config).design.windows_are_plain) return {};
-  weights::ModelConfig local = config;
-  if (config.rope_local_theta != 0) local.rope_theta = config.rope_local_theta;
-  local.rope_type = "default";
-  return Rotary(weights::canonical(local), device);
 }
 
 KeysInMemory keys_in(const at::Tensor& heads_HSN) {
@@ -206,6 +198,14 @@ void add_rows(const AttentionShape& shape, const at::Tensor& qkv_BTF, const at::
 }
 
 }  // namespace
+
+std::optional<Rotary> local_rotary(const weights::ModelConfig& config, at::Device device) {
+  if (!weights::family_of(config).design.windows_are_plain) return {};
+  weights::ModelConfig local = config;
+  if (config.rope_local_theta != 0) local.rope_theta = config.rope_local_theta;
+  local.rope_type = "default";
+  return Rotary(weights::canonical(local), device);
+}
 
 Rotary::Rotary(const weights::ModelConfig& config, at::Device device)
     : config_(config), device_(device) {

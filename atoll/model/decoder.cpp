@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "atoll/model/operations.h"
+#include "atoll/model/watched_attention.h"
 
 namespace atl::model {
 namespace {
@@ -192,6 +193,7 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
   }
   if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
   if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
+  qkv_BTF = WatchedAttention::pass(index, qkv_BTF);
   return project(layer.output, attention_(qkv_BTF, layer.sinks.value, index, cached));
 }
 
