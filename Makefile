@@ -118,7 +118,7 @@ claims-serving: tests
 	@$(PYTHON) bench/claims_serving.py
 
 claims-kv: tests
-	@$(PYTHON) bench/claims_kv_codec.py
+	@$(PYTHON) bench/claims_kv_codec.py; codec=$$?; $(PYTHON) bench/claims_kv_reuse.py && exit $$codec
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build

@@ -55,7 +55,8 @@ void ServerSession::go_back(int64_t position) {
 std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& other,
                                                          int64_t num_shared) {
   ATOLL_CHECK(length_ < num_shared && num_shared <= arrived_ && num_shared <= other.length_);
-  const bool is_kept = other.keeps_ && hops_.size() > 1 && other.kept_begin_ <= length_;
+  if (other.kept_begin_ > 0) return std::nullopt;  // It has not seen its first rows itself.
+  const bool is_kept = other.keeps_ && hops_.size() > 1;
   if (!is_kept && hops_.front().send_from < num_shared) return std::nullopt;
   ServerSession begun(id_, other, num_shared);
   shares_with_ = other.id_.number;
@@ -63,7 +64,6 @@ std::optional<std::vector<Message>> ServerSession::adopt(const ServerSession& ot
   const int64_t before = std::exchange(length_, num_shared);
   while (!unread_.empty() && unread_.front().end() <= length_) unread_.pop_front();
   kept_ = std::move(begun.kept_);
-  kept_begin_ = begun.kept_begin_;
   kept_bytes_ = begun.kept_bytes_;
   keeps_ = other.keeps_;
   received_ = std::move(begun.received_);
