@@ -19,6 +19,8 @@ constexpr int64_t kPagesOfChunk = kv::kChunkTokens / model::KvPool::kPagePositio
 constexpr size_t kAhead = 3;      // Chunks that are asked for before they are opened.
 constexpr size_t kMostPuts = 64;  // That wait for their neighbour.
 constexpr double kNewest = 0.3;   // Its share of what is known of a speed.
+constexpr size_t kMostAnswered = size_t{48} << 20;  // Bytes in an answer to another server.
+constexpr size_t kMostOrders = 1024;
 constexpr Duration kNoHurry = std::chrono::hours(1);
 
 kv::BlobHead head_of(const KvDeskOptions& options, int32_t layer, int64_t begin) {
@@ -69,15 +71,18 @@ void KvDesk::keep(KeptPages pages) {
 
 void KvDesk::restore(chain::Restore order, chain::Span pages_layers) {
   const MutexLock lock(mutex_);
+  if (to_restore_.size() >= kMostOrders) return;  // Its gateway does not wait for ever.
   to_restore_.push_back({std::move(order), pages_layers});
   changed_.notify_all();
 }
 
 chain::Fetched KvDesk::fetch(const chain::Fetch& question) {
   chain::Fetched answer{.number = question.number, .blobs = {}};
+  size_t bytes = 0;
   for (const kv::BlobName& name : question.names) {
-    const kv::SharedBlob blob = store_.get(name);
+    const kv::SharedBlob blob = bytes < kMostAnswered ? store_.get(name) : nullptr;
     answer.blobs.push_back(blob == nullptr ? Bytes() : *blob);
+    bytes += answer.blobs.back().size();
   }
   return answer;
 }
@@ -192,11 +197,12 @@ void KvDesk::code(const KeptPages& kept) {
 }
 
 KvDesk::Gathering KvDesk::begin_gathering(const Order& order, size_t chunk) {
-  Gathering gathering{.chunk = chunk, .names = {}, .blobs = {}};
+  Gathering gathering{.chunk = chunk, .names = {}, .blobs = {}, .are_own = {}};
   const chain::Restore& said = order.restore;
   for (int32_t layer = said.layers.begin; layer < said.layers.end; ++layer) {
     gathering.names.push_back(kv::name_of(said.group, said.chunks[chunk], layer));
     gathering.blobs.push_back(store_.get(gathering.names.back()));
+    gathering.are_own.push_back(gathering.blobs.back() != nullptr);
   }
   ask(order, gathering);
   return gathering;
@@ -258,7 +264,7 @@ bool KvDesk::open(const Order& order, const Gathering& gathering,
       const Bytes blob = kv::unseal(*gathering.blobs[i], gathering.names[i], chunk);
       const auto bits = kv::decode_blob(blob, head_of(options_, layer, begin));
       model::write_bits(bits, layer - order.pages_layers.begin, options_.shape, pages);
-      store_.put(gathering.names[i], gathering.blobs[i]);
+      if (!gathering.are_own[i]) store_.put(gathering.names[i], gathering.blobs[i]);
     } catch (const InputError&) {
       is_good = false;
       store_.remove(gathering.names[i]);

@@ -88,7 +88,8 @@ class KvDesk {
   struct Gathering {
     size_t chunk = 0;
     std::vector<kv::BlobName> names;    // Of each layer,
-    std::vector<kv::SharedBlob> blobs;  // null as long as it is missing.
+    std::vector<kv::SharedBlob> blobs;  // null as long as it is missing,
+    std::vector<bool> are_own;          // and whether it was here.
     size_t next_holder = 0;
     uint64_t question = 0;  // Under way; 0: none.
     Time asked{};
