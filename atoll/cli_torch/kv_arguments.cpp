@@ -28,9 +28,8 @@ void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments) {
       ->capture_default_str();
   command
       .add_option("--kv-store-memory-gib", arguments.memory_gib,
-                  "how much of them in memory, in GiB; 0: none")
-      ->check(real_number(0, 1 << 20))
-      ->capture_default_str();
+                  "how much of them in memory, in GiB; 0: none (default: an eighth of --kv-gib)")
+      ->check(real_number(0, 1 << 20));
 }
 
 void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments) {
@@ -41,27 +40,28 @@ void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments) {
       ->capture_default_str();
 }
 
-kv::BlobStoreOptions kv_store_options(const KvStoreArguments& arguments) {
-  return {.memory_bytes = static_cast<int64_t>(arguments.memory_gib * kGib),
-          .folder = arguments.folder,
-          .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)};
+int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes) {
+  if (arguments.memory_gib < 0) return kv_bytes / 8;
+  return static_cast<int64_t>(arguments.memory_gib * kGib);
 }
 
-serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
+serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t kv_bytes,
                                      const weights::ModelConfig& config,
                                      const std::string& digest) {
-  return {.store = kv_store_options(arguments),
+  return {.store = {.memory_bytes = kv_store_memory(arguments, kv_bytes),
+                    .folder = arguments.folder,
+                    .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)},
           .model = digest,
           .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
           .num_threads = at::get_num_threads(),
           .neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8};
 }
 
-std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments,
+std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, int64_t kv_bytes,
                                            const weights::ModelConfig& config,
                                            const std::string& digest, const Clock& clock) {
   return std::make_unique<serve::KvDesk>(
-      kv_desk_options(arguments, config, digest),
+      kv_desk_options(arguments, kv_bytes, config, digest),
       serve::KvDesk::Hooks{
           .send = [](const std::string&, const chain::Message&) {},
           .restored = [](const chain::Restore&, chain::Span, std::vector<at::Tensor>) {},

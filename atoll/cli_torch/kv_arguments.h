@@ -18,7 +18,7 @@ namespace atl::cli {
 struct KvStoreArguments {
   std::string folder;  // Empty: in memory alone.
   double disk_gib = 8;
-  double memory_gib = 0.25;
+  double memory_gib = -1;  // Below 0: an eighth of what keys and values of texts under way have.
   std::string neighbour_rate = "100mbit";
 };
 
@@ -27,14 +27,15 @@ void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments);
 /// --neighbour-rate.
 void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments);
 
-kv::BlobStoreOptions kv_store_options(const KvStoreArguments& arguments);
+/// Of a process with so many bytes for keys and values of texts under way.
+int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes);
 
 /// For servers of a model of that digest. Throws UsageError.
-serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments,
+serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t kv_bytes,
                                      const weights::ModelConfig& config, const std::string& digest);
 
 /// For a model that is served here alone. Throws UsageError.
-std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments,
+std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, int64_t kv_bytes,
                                            const weights::ModelConfig& config,
                                            const std::string& digest, const Clock& clock);
 

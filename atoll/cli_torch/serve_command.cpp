@@ -150,7 +150,7 @@ void serve_alone(const ServeArguments& arguments) {
   if (!arguments.kept.folder.empty()) {
     const LayerSource source = layers_of_files(arguments.model, clock);
     require_kept_type(arguments, source);
-    desk = own_kv_desk(arguments.kept, source.config, source.digest, clock);
+    desk = own_kv_desk(arguments.kept, kv_bytes(arguments), source.config, source.digest, clock);
     kept.emplace(desk.get(), kv::ChunkNames(kept_secret(fs::path(arguments.kept.folder) / "secret"),
                                             source.digest));
   }
@@ -217,9 +217,10 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   const weights::ModelConfig& config = source.config;
   const double memory = memory_bytes(arguments);
   const PartBytes each = part_bytes(source);
-  const double program =
-      kProgramBytes + (arguments.head ? each.head : 0) + arguments.kept.memory_gib * kGib;
-  const auto kv = static_cast<double>(kv_bytes(arguments));
+  const double program = kProgramBytes + (arguments.head ? each.head : 0);
+  const auto under_way = static_cast<double>(kv_bytes(arguments));
+  const double kv =
+      under_way + static_cast<double>(kv_store_memory(arguments.kept, kv_bytes(arguments)));
   // A page of keys and values is there for all of a server's layers.
   const double element = weights::keeps_narrow_kv(config, source.tensors, source.as)
                              ? sizeof(c10::BFloat16)
@@ -227,7 +228,7 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   const double page = 2.0 * element * model::KvPool::kPagePositions *
                       static_cast<double>(config.num_kv_heads * config.head_size());
   const auto fitting = static_cast<int64_t>(
-      std::max(0.0, std::min((memory - kv - program) / each.layer, kv / page)));
+      std::max(0.0, std::min((memory - kv - program) / each.layer, under_way / page)));
   const int64_t wanted = named ? named->size() : 1;
   if (fitting < wanted) {
     throw InputError(fmt::format(
@@ -281,8 +282,8 @@ void serve_layers(const ServeArguments& arguments) {
   require_kept_type(arguments, *source);
   const int32_t max_layers = fitting_layers(arguments, *source, named);
   std::optional<serve::KvDeskOptions> kept =
-      kv_desk_options(arguments.kept, config, source->digest);
-  const bool keeps = arguments.kept.memory_gib > 0 || !arguments.kept.folder.empty();
+      kv_desk_options(arguments.kept, kv_bytes(arguments), config, source->digest);
+  const bool keeps = arguments.kept.memory_gib != 0 || !arguments.kept.folder.empty();
   if (!keeps || !weights::keeps_narrow_kv(config, source->tensors, source->as)) kept.reset();
   serve::BlockServer server(
       {.post = place.post_options(),

@@ -528,10 +528,9 @@ class KeptTest(Serving):
         for name in ("g", "a", "b"):
             self.assertEqual(self.swarm_of_test.finish(name), 0)
         self.serve(*spans)
-        url = self.gateway("g2")
-        self.assertEqual(self.cached(url), 128 * num_chunks)
+        self.check_found(self.gateway, 128 * num_chunks)
         self.assertEqual(self.cached(self.gateway("other", secret="other-secret")), 0)
-        self.swarm_of_test.kill("g2", "a", "b")
+        self.swarm_of_test.kill("found", "a", "b")
         for file in (self.swarm_of_test.folder / "a-kv").glob("*/*"):
             if self.random.random() < 0.5:
                 data = bytearray(file.read_bytes())
@@ -539,6 +538,15 @@ class KeptTest(Serving):
                 file.write_bytes(data)
         self.serve(*spans)
         self.assertLess(self.cached(self.gateway("g3")), 128 * num_chunks)
+
+    def check_found(self, start, count):
+        """By a process that has read nothing yet. On a machine that stalls it may seem quicker to read."""
+        for _ in range(3):
+            found = self.cached(start("found"))
+            if found == count:
+                return
+            self.swarm_of_test.kill("found")
+        self.fail(f"{found} tokens were found, not {count}")
 
     def test_one_process_has_it_after_a_restart(self):
         words = ("--kv-store", self.swarm_of_test.folder / "one-kv")
@@ -561,7 +569,7 @@ class KeptTest(Serving):
         self.assertEqual(self.cached(url, "the-secret-of-ann"), 0)
         self.wait_kept("a", 6)
         self.assertEqual(self.cached(url, "the-secret-of-bob"), 0)
-        self.assertGreater(self.cached(url, "the-secret-of-ann"), 0)
+        wait_for(lambda: self.cached(url, "the-secret-of-ann") > 0, "what was read for the same key")
 
     def test_who_takes_a_place_has_it_from_a_neighbour(self):
         spans = (("a", "0:2"), ("b", "2:4"), ("c", "4:6"), ("b2", "2:4"))
