@@ -10,6 +10,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/random.h"
 #include "atoll/chain/events.h"
+#include "atoll/chain/lease.h"
 #include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
