@@ -20,6 +20,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/block_engine.h"
+#include "atoll/serve/block_trainer.h"
 #include "atoll/serve/part_lender.h"
 #include "atoll/swarm/inbox.h"
 
@@ -30,6 +31,7 @@ struct BlockServerOptions {
   /// What it says of itself: with its name, address and model; layers where its user named them.
   chain::Lease lease;
   BlockEngineOptions engine;
+  BlockTrainerOptions trainer;
   /// The model with these layers alone; null where `stops` said so while it took its time. Throws
   /// InputError. Called by the thread that reads.
   std::function<std::unique_ptr<model::Model>(model::LayerRange,
@@ -102,7 +104,7 @@ class BlockServer {
 
   // The thread that reads.
   void read(chain::Span layers);
-  void read_on(BlockEngine& engine);
+  void read_on(BlockEngine& engine, BlockTrainer& trainer);
   void send(const chain::Message& message);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
@@ -121,6 +123,7 @@ class BlockServer {
   mutable Mutex mutex_;
   Condition arrived_;
   std::vector<std::function<void(BlockEngine&)>> jobs_ ATOLL_GUARDED_BY(mutex_);
+  std::vector<std::function<void(BlockTrainer&)>> lessons_ ATOLL_GUARDED_BY(mutex_);
   size_t jobs_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
   std::optional<Loaded> loaded_ ATOLL_GUARDED_BY(mutex_);  // News for the thread that speaks.
