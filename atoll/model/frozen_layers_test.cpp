@@ -2,9 +2,9 @@
 // adapter is what its product added to the weights would be.
 #include "atoll/model/frozen_layers.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef_inl.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -40,13 +40,11 @@ at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
 }
 
 Adapter adapter_of(const ModelConfig& config, LayerRange layers, const std::string& targets) {
-  Adapter adapter(config,
-                  {.rank = 2, .alpha = 3, .targets = weights::targets_of(targets, config)}, layers,
-                  at::kCPU, Purpose::kTraining);
+  Adapter adapter(config, {.rank = 2, .alpha = 3, .targets = weights::targets_of(targets, config)},
+                  layers, at::kCPU, Purpose::kTraining);
   adapter.initialise(1);
   const at::NoGradGuard no_grad;  // B is not zero in mid-training.
-  adapter.parameters().values_P().add_(drawn({adapter.parameters().values_P().numel()}, 9),
-                                       0.1);
+  adapter.parameters().values_P().add_(drawn({adapter.parameters().values_P().numel()}, 9), 0.1);
   return adapter;
 }
 
@@ -117,8 +115,7 @@ TEST_P(FrozenLayers, BitsHangNeitherOnSpansNorOnWhatIsKept) {
     Adapter adapter(config, whole.config(), {layer, layer + 1}, at::kCPU, Purpose::kInference);
     const at::NoGradGuard no_grad;
     const auto [begin, count] = whole.values_of({layer, layer + 1});
-    adapter.parameters().values_P().copy_(
-        whole.parameters().values_P().narrow(0, begin, count));
+    adapter.parameters().values_P().copy_(whole.parameters().values_P().narrow(0, begin, count));
     return adapter;
   };
   const Adapter first = part(0);
@@ -175,7 +172,8 @@ TEST(FrozenLayersTest, AdapterIsItsProductAddedToTheWeights) {
   const at::NoGradGuard no_grad;
   for (const auto& module : weights::adapted_modules(config, adapter.config())) {
     const std::string name = "base_model.model." + module.name;
-    const at::Tensor delta = adapter.parameters().view(name + ".lora_B.weight")
+    const at::Tensor delta = adapter.parameters()
+                                 .view(name + ".lora_B.weight")
                                  .mm(adapter.parameters().view(name + ".lora_A.weight"));
     model.parameters().view(module.name + ".weight").add_(delta, adapter.scale());
   }

@@ -50,7 +50,8 @@ at::Tensor turned(size_t batch, const at::Tensor& y_BTC) {
 class RemoteLayersTest : public ChainSwarm {
  protected:
   std::unique_ptr<RemoteLayers> remote(RemoteLayersOptions options = {}) {
-    options.post = {.coordinator = "coordinator:7", .authority = {}, .tell = {}, .watches = kDigest};
+    options.post = {
+        .coordinator = "coordinator:7", .authority = {}, .tell = {}, .watches = kDigest};
     options.digest = kDigest;
     options.avoidance = std::chrono::milliseconds(200);
     options.log = [this](const std::string& line) { log_ += line + '\n'; };
@@ -115,8 +116,10 @@ TEST_F(RemoteLayersTest, AdaptersThatServersForgetAreSentAgain) {
   int count = 0;
   serve("a", {0, 3}, {}, 1, [&count](chain::Message& message) {
     if (auto* learnt = std::get_if<chain::Learnt>(&message); learnt != nullptr && ++count == 2) {
-      message = chain::Trouble{.session = learnt->lesson, .epoch = 0,
-                               .fault = chain::Fault::kNotKept, .reason = "not here"};
+      message = chain::Trouble{.session = learnt->lesson,
+                               .epoch = 0,
+                               .fault = chain::Fault::kNotKept,
+                               .reason = "not here"};
     }
   });
   const auto layers = remote();

@@ -35,10 +35,8 @@ void save(const fs::path& folder, const AdapterConfig& config, const Edit& edit 
   std::vector<TensorView> tensors;
   for (const ParameterSpec& spec : specs) {
     const std::span own(values.data() + spec.offset, static_cast<size_t>(spec.size));
-    tensors.push_back({.name = spec.name,
-                       .type = DType::kF32,
-                       .shape = spec.shape,
-                       .bytes = std::as_bytes(own)});
+    tensors.push_back(
+        {.name = spec.name, .type = DType::kF32, .shape = spec.shape, .bytes = std::as_bytes(own)});
   }
   write_safetensors(folder / kAdapterFile, tensors, {{"format", "pt"}});
   std::ofstream(folder / kAdapterConfigFile) << to_adapter_config(tiny(), config);
@@ -63,9 +61,8 @@ TEST(Adapter, HasPeftsNamesAndShapes) {
   const auto modules = adapted_modules(tiny(), lora());
   EXPECT_EQ(modules[1].first_output, 12) << "values lie behind queries and keys";
   EXPECT_THAT(usual_targets(tiny()), ElementsAre("q_proj", "v_proj"));
-  EXPECT_THAT(targets_of("all-linear", tiny()),
-              ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
-                          "down_proj"));
+  EXPECT_THAT(targets_of("all-linear", tiny()), ElementsAre("q_proj", "k_proj", "v_proj", "o_proj",
+                                                            "gate_proj", "up_proj", "down_proj"));
   EXPECT_THROW(targets_of("q_proj,query", tiny()), UsageError);
   EXPECT_THROW(targets_of("roj", tiny()), UsageError) << "not the end of a word alone";
 }
@@ -105,7 +102,8 @@ TEST(Adapter, OfAnotherShapeOrRankIsRefused) {
   other.rank = 3;
   std::ofstream(folder / "rank" / kAdapterConfigFile) << to_adapter_config(tiny(), other);
   EXPECT_THAT(refusal(folder / "rank"), HasSubstr("it is [3, 8]"));
-  save(folder / "more", lora(), [](auto& specs, auto&) { specs.push_back(specs[0]), specs.back().name = "x"; });
+  save(folder / "more", lora(),
+       [](auto& specs, auto&) { specs.push_back(specs[0]), specs.back().name = "x"; });
   EXPECT_THAT(refusal(folder / "more"), HasSubstr("'x' belongs to nothing"));
   save(folder / "fewer", lora(), [](auto& specs, auto&) { specs.pop_back(); });
   EXPECT_THAT(refusal(folder / "fewer"), HasSubstr("lora_B.weight"));
@@ -130,9 +128,8 @@ TEST(Adapter, PickleIsRefused) {
 TEST(Adapter, OfAnotherKindIsRefused) {
   const auto refused = [](const std::string& keys) -> std::string {
     try {
-      from_adapter_config(R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"])" + keys +
-                              "}",
-                          "f");
+      from_adapter_config(
+          R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"])" + keys + "}", "f");
     } catch (const InputError& error) {
       return error.what();
     }

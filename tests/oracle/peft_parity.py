@@ -80,11 +80,16 @@ def compare(name, base, root, words, num_before=0):
     batch = json.loads(run("data", "batch", root / "store", "--step", 1, *BATCH, "--json"))
     rows = torch.tensor([row["ids"] for row in batch["rows"]])
     plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    model = peft.PeftModel.from_pretrained(plain, before, is_trainable=True)
+    model = peft.PeftModel.from_pretrained(plain, before, is_trainable=num_before == 0)
+    if num_before:
+        model.prompt_encoder["default"].embedding.weight.requires_grad_(True)
     found = loss_of(model, rows, num_before)
     assert abs(found.item() - loss) < 2e-5 * loss, f"{name}: PEFT's loss is {found.item()}, and Atoll's {loss}"
     found.backward()
-    gradients = peft.get_peft_model_state_dict(model, {key: value.grad for key, value in model.named_parameters() if value.grad is not None})         if num_before == 0 else {"prompt_embeddings": next(v.grad for v in model.parameters() if v.grad is not None)}
+    if num_before:
+        gradients = {"prompt_embeddings": model.prompt_encoder["default"].embedding.weight.grad}
+    else:
+        gradients = peft.get_peft_model_state_dict(model, {key: value.grad for key, value in model.named_parameters() if value.grad is not None})
     first, second = tensors(before), tensors(after)
     assert first.keys() == gradients.keys() == second.keys(), (first.keys(), gradients.keys())
     worst = 0.0
