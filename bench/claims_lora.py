@@ -17,7 +17,7 @@ from claims import ATOLL, ROOT, Claims, run
 from served import CODE, THREADS, model, spans, work
 from serving_swarm import ServingSwarm
 
-TEXT_BYTES = 400_000
+TEXT_BYTES = 1_500_000
 claims = Claims("lora", (*CODE, "atoll/island", "atoll/run", "atoll/sync", "atoll/train"))
 LORA = ["--adapter", "lora", "--adapter.rank=8", "--train.optimizer=adamw", "--train.lr=1e-3", "--train.weight_decay=0", "--train.eval_rows=8",
         "--train.z_loss=0"]
@@ -27,7 +27,7 @@ LORA = ["--adapter", "lora", "--adapter.rank=8", "--train.optimizer=adamw", "--t
 def store():
     texts = work / "texts"
     corpus.write(texts, TEXT_BYTES)
-    run([ATOLL, "data", "pack", texts, "--tokenizer", pathlib.Path(model()) / "tokenizer.json", "--out", work / "store", "--validation-share", "0.1",
+    run([ATOLL, "data", "pack", texts, "--tokenizer", pathlib.Path(model()) / "tokenizer.json", "--out", work / "store", "--validation-share", "0.2",
          "--json"])
     return work / "store"
 
