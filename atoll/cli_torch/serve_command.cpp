@@ -2,6 +2,8 @@
 #include "atoll/cli_torch/serve_command.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -29,6 +31,7 @@
 #include "atoll/run/link_rate.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
+#include "atoll/weights/adapter.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
@@ -44,6 +47,7 @@ struct ServeArguments {
   bool gateway = false;
   ApiArguments api;
   SwarmArguments swarm;
+  std::vector<std::string> adapters;  // NAME=FOLDER.
   std::string blocks;
   bool head = false;
   bool deterministic = false;
@@ -75,6 +79,7 @@ computes in another --dtype is another model: chains never mix them.
 
 Examples:
   atoll serve my-model --gateway
+  atoll serve my-model --gateway --adapter poems=runs/poems --adapter code=runs/code
   atoll serve model.gguf --gateway --listen 127.0.0.1:8080 --kv-gib 8
   curl http://127.0.0.1:8000/v1/completions -d '{"model": "my-model", "prompt": "Once"}'
 
@@ -129,17 +134,44 @@ void require_room(const ServeArguments& arguments) {
                   format_bytes(kProgramBytes), format_bytes(memory)));
 }
 
+/// An adapter by the name that requests call it by. Throws UsageError, InputError.
+std::pair<std::string, std::shared_ptr<const model::Adapter>> load_adapter(
+    const std::string& word, const model::Model& model) {
+  const size_t equals = word.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    throw UsageError(
+        fmt::format("--adapter {}: NAME=FOLDER says which adapter requests mean by NAME", word));
+  }
+  const std::string folder = word.substr(equals + 1);
+  const weights::ModelConfig& config = model.config();
+  const weights::StoredAdapter stored = weights::load_adapter(folder, config);
+  if (stored.config.is_prompt()) {
+    throw InputError(
+        fmt::format("'{}' is a soft prompt; adapters that are served are LoRA's", folder));
+  }
+  auto adapter = std::make_shared<model::Adapter>(config, stored.config,
+                                                  model::LayerRange{0, config.num_layers},
+                                                  model.device(), model::Purpose::kInference);
+  const at::NoGradGuard no_grad;
+  adapter->parameters().values_P().copy_(at::from_blob(const_cast<float*>(stored.values_P.data()),
+                                                       {std::ssize(stored.values_P)}, at::kFloat));
+  return {word.substr(0, equals), std::move(adapter)};
+}
+
 void serve_alone(const ServeArguments& arguments) {
   require_room(arguments);
   const LoadedModel loaded = load_model(arguments.model);
   const SystemClock clock;
-  answer_requests(
-      arguments.api, arguments.model, loaded,
-      std::make_shared<serve::LocalGenerator>(
-          loaded.model,
-          serve::EngineOptions{.kv_bytes = kv_bytes(arguments),
-                               .max_running = arguments.api.service.limits.shares.running}),
-      clock);
+  ApiArguments api = arguments.api;
+  serve::EngineOptions options{.kv_bytes = kv_bytes(arguments),
+                               .max_running = api.service.limits.shares.running};
+  for (const std::string& word : arguments.adapters) {
+    auto [name, adapter] = load_adapter(word, loaded.model);
+    api.adapter_names.push_back(std::move(name));
+    options.adapters.push_back(std::move(adapter));
+  }
+  answer_requests(std::move(api), arguments.model, loaded,
+                  std::make_shared<serve::LocalGenerator>(loaded.model, options), clock);
 }
 
 /// "A:B": from A to before B.
@@ -328,6 +360,10 @@ void add_serve_command(CLI::App& app) {
       "with --join also the name of a model that others serve, or nothing: the one they do");
   command->add_flag("--gateway", arguments->gateway, "answer requests, all of the model here");
   add_swarm_arguments(*command, arguments->swarm, identity::Role::kServer);
+  command->add_option(
+      "--adapter", arguments->adapters,
+      "NAME=FOLDER: requests for the model NAME are answered by this adapter beside "
+      "the model (PEFT's folder, or a run of `atoll train --frozen`); again for more");
   command->add_option("--blocks", arguments->blocks,
                       "A:B: the layers from A to before B (default: as the coordinator says)");
   command->add_flag("--deterministic", arguments->deterministic,
@@ -357,12 +393,12 @@ void add_serve_command(CLI::App& app) {
   command->footer(kFooter);
   command->callback([command, arguments] {
     // What is for the other way to serve is no silent wish.
-    const auto others =
-        arguments->gateway
-            ? std::vector{"--blocks",    "--head",        "--advertise",
-                          "--peer-name", "--model-cache", "--upload-rate"}
-            : std::vector{"--tokenizer",   "--strict",      "--template",    "--keys",
-                          "--certificate", "--private-key", "--max-running", "--deterministic"};
+    const auto others = arguments->gateway
+                            ? std::vector{"--blocks",    "--head",        "--advertise",
+                                          "--peer-name", "--model-cache", "--upload-rate"}
+                            : std::vector{"--tokenizer",   "--strict",        "--template",
+                                          "--keys",        "--certificate",   "--private-key",
+                                          "--max-running", "--deterministic", "--adapter"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,

@@ -8,9 +8,11 @@ adapter as PEFT loads it from the checkpoint. Soft prompts likewise. Nothing is 
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import peft
 import safetensors.torch
@@ -101,6 +103,32 @@ def compare(name, base, root, words, num_before=0):
     print(f"{name}: loss {loss:.5f}, PEFT's {found.item():.5f}; gradients differ by {worst:.1e}")
 
 
+def compare_served(name, base, adapter):
+    """Behind the API, by the name of the adapter: each token's log-probability is PEFT's; by the model's own name, the model's."""
+    ids = [(7 * number) % 399 + 1 for number in range(40)]
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    process = subprocess.Popen([atoll, "serve", base, "--gateway", "--listen", "127.0.0.1:0", "--name", "plain", "--adapter", f"mine={adapter}",
+                                "--threads", "1", "--kv-gib", "0.01"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = re.search(r"http://[\d.:]+", process.stdout.readline()).group()
+        for called in ("mine", "plain", "mine"):
+            model = peft.PeftModel.from_pretrained(plain, adapter).eval() if called == "mine" else plain.eval()
+            with torch.no_grad():
+                wanted = model(torch.tensor([ids])).logits[0, :-1].log_softmax(1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+            if called == "mine":
+                plain = model.unload()
+            body = {"model": called, "prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 1}
+            request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                found = torch.tensor(json.load(reply)["choices"][0]["logprobs"]["token_logprobs"][1:])
+            worst = (found - wanted).abs().max().item()
+            assert worst < 2e-4, f"{name}, {called}: log-probabilities differ by {worst}"
+            print(f"{name}, served as '{called}': log-probabilities differ by {worst:.1e}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def main():
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
@@ -111,6 +139,8 @@ def main():
             model.save_pretrained(base)
             (base / "tokenizer.json").write_text((root / "tokenizer.json").read_text())
             compare(kind, base, root, ["--adapter", "lora", "--adapter.rank=4", "--adapter.alpha=12", *([f"--adapter.targets={targets}"] if targets else [])])
+            if number in (0, 1):
+                compare_served(kind, base, root / "runs" / kind)
         compare("a soft prompt", root / "base0", root, ["--adapter", "prompt", "--adapter.prompt_tokens=5"], num_before=5)
         return 0
 
