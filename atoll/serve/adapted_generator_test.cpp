@@ -42,8 +42,8 @@ std::shared_ptr<Heard> asked(const std::shared_ptr<LocalGenerator>& all, uint64_
 }
 
 GenerationRequest request(uint64_t seed) {
-  return {.prompt = text(seed, 70), .max_tokens = 12, .sampler = {.temperature = 0},
-          .top_logprobs = 2};
+  return {
+      .prompt = text(seed, 70), .max_tokens = 12, .sampler = {.temperature = 0}, .top_logprobs = 2};
 }
 
 TEST(AdaptedGeneratorTest, TextsWithDifferentAdaptersAreWhatTheyAreAlone) {

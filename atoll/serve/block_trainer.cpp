@@ -26,10 +26,6 @@ std::shared_ptr<const model::Adapter> no_adapter(const model::Model& model) {
       model.decoder().layers(), model.device(), model::Purpose::kInference);
 }
 
-int64_t bytes_of(const std::vector<float>& values) {
-  return static_cast<int64_t>(values.size() * sizeof(float));
-}
-
 }  // namespace
 
 BlockTrainer::BlockTrainer(const model::Model& model, const BlockTrainerOptions& options)
@@ -108,7 +104,8 @@ void BlockTrainer::limit_adapters() {
   while (adapters_.size() > 1) {
     int64_t bytes = 0;
     for (const auto& [key, held] : adapters_) bytes += held.bytes();
-    if (bytes <= options_.adapter_bytes) return;
+    const bool is_few = std::ssize(adapters_) <= options_.max_adapters;
+    if (is_few && bytes <= options_.adapter_bytes) return;
     adapters_.erase(std::ranges::min_element(adapters_, {},
                                              [](const auto& entry) { return entry.second.used; }));
   }
@@ -120,27 +117,22 @@ void BlockTrainer::take(const chain::LessonRows& message) {
   std::vector<float>& values = message.is_gradient ? come.dy : come.x;
   const size_t before = values.size();
   const auto forget = [&] {
-    come_bytes_ -= bytes_of(come.x) + bytes_of(come.dy);
+    waiting_bytes_ -= come.bytes();
     come_.erase(message.lesson);
   };
-  if (message.rows.begin == 0 && before > 0) {  // Anew: what came before has no end.
-    come_bytes_ -= bytes_of(values);
-    values.clear();
-  }
-  if (message.rows.begin != static_cast<int64_t>(values.size() / width)) {
+  if (message.rows.begin != static_cast<int64_t>(before / width)) {
     forget();
     throw InputError("rows of a lesson that do not follow each other");
   }
   const size_t size = message.rows.num_tokens * width;
-  if (come_bytes_ + static_cast<int64_t>(size * sizeof(float)) > options_.waiting_bytes) {
+  if (waiting_bytes_ + static_cast<int64_t>(size * sizeof(float)) > options_.waiting_bytes) {
     forget();
     return complain(message.lesson, Fault::kNoMemory, "too many rows wait for their lessons");
   }
-  const size_t at = values.size();
-  values.resize(at + size);
-  come_bytes_ += static_cast<int64_t>(size * sizeof(float));
+  values.resize(before + size);
+  waiting_bytes_ += static_cast<int64_t>(size * sizeof(float));
   try {
-    chain::decode_rows(message.rows, std::span(values).subspan(at));
+    chain::decode_rows(message.rows, std::span(values).subspan(before));
   } catch (const InputError&) {
     forget();
     throw;
@@ -161,10 +153,10 @@ at::Tensor BlockTrainer::tensor_BTC(const chain::Lesson& lesson,
 void BlockTrainer::begin(const chain::Lesson& lesson) {
   const auto node = come_.extract(lesson.lesson);
   if (node.empty()) throw InputError("a lesson without rows");
+  waiting_bytes_ -= node.mapped().bytes();
   if (!model_.device().is_cpu()) {
     return complain(lesson.lesson, Fault::kLeaving, "lessons are given on CPUs, and this is none");
   }
-  come_bytes_ -= bytes_of(node.mapped().x) + bytes_of(node.mapped().dy);
   const auto& own = model_.decoder().layers();
   const chain::Span layers = lesson.layers;
   if (layers.begin < own.begin || layers.end > own.end) {
@@ -190,22 +182,28 @@ void BlockTrainer::begin(const chain::Lesson& lesson) {
     running.dy_BTC = tensor_BTC(lesson, node.mapped().dy);
     running.gradients_P = at::empty({running.adapter->parameters().values_P().numel()}, at::kFloat);
   }
+  running.bytes = node.mapped().bytes();
+  waiting_bytes_ += running.bytes;
   lessons_.push_back(std::move(running));
 }
 
 void BlockTrainer::forget_gateway(uint64_t gateway) {
   std::erase_if(adapters_, [&](const auto& entry) { return entry.first.first.gateway == gateway; });
-  std::erase_if(lessons_,
-                [&](const Running& each) { return each.lesson.lesson.gateway == gateway; });
+  std::erase_if(lessons_, [&](const Running& each) {
+    if (each.lesson.lesson.gateway != gateway) return false;
+    waiting_bytes_ -= each.bytes;
+    return true;
+  });
   std::erase_if(come_, [&](const auto& entry) {
     if (entry.first.gateway != gateway) return false;
-    come_bytes_ -= bytes_of(entry.second.x) + bytes_of(entry.second.dy);
+    waiting_bytes_ -= entry.second.bytes();
     return true;
   });
 }
 
 void BlockTrainer::leave(const std::string& reason) {
   for (const Running& each : lessons_) complain(each.lesson.lesson, Fault::kLeaving, reason);
+  for (const Running& each : lessons_) waiting_bytes_ -= each.bytes;
   lessons_.clear();
 }
 
@@ -218,16 +216,19 @@ bool BlockTrainer::keeps_graphs(const chain::Lesson& lesson) const {
 void BlockTrainer::step() {
   if (lessons_.empty()) return;
   Running& running = lessons_.front();
-  const chain::SessionId id = running.lesson.lesson;
+  bool is_over = true;
   try {
-    go_on(running);
+    is_over = go_on(running);
   } catch (const std::exception& error) {
-    complain(id, Fault::kBroken, error.what());
-    lessons_.pop_front();
+    complain(running.lesson.lesson, Fault::kBroken, error.what());
   }
+  if (!is_over) return;
+  waiting_bytes_ -= running.bytes;
+  lessons_.pop_front();
 }
 
-void BlockTrainer::go_on(Running& running) {
+/// Whether it is answered.
+bool BlockTrainer::go_on(Running& running) {
   const chain::Lesson& lesson = running.lesson;
   if (running.next < lesson.layers.end) {
     auto layer = model::keep_layer(model_.decoder(), running.next, running.x_BTC, *running.adapter);
@@ -242,9 +243,9 @@ void BlockTrainer::go_on(Running& running) {
                                     running.dy_BTC, *running.adapter, running.gradients_P);
     running.kept.pop_back();
   }
-  if (running.next < lesson.layers.end || !running.kept.empty()) return;
+  if (running.next < lesson.layers.end || !running.kept.empty()) return false;
   send_rows(running, lesson.goes_back ? running.dy_BTC : running.x_BTC);
-  lessons_.pop_front();
+  return true;
 }
 
 /// All of an answer, or nothing of it.

@@ -23,7 +23,8 @@ namespace atl::serve {
 
 struct BlockTrainerOptions {
   int64_t adapter_bytes = int64_t{256} << 20;  // Those used longest ago go first.
-  int64_t waiting_bytes = int64_t{512} << 20;  // Of rows that have come.
+  int64_t max_adapters = 1024;
+  int64_t waiting_bytes = int64_t{512} << 20;  // Of rows that have come, until they are answered.
   int64_t graph_bytes = int64_t{1} << 30;      // Of a lesson: with more its layers are read twice.
 };
 
@@ -58,6 +59,8 @@ class BlockTrainer {
   };
   struct Come {
     std::vector<float> x, dy;
+
+    int64_t bytes() const { return static_cast<int64_t>((x.size() + dy.size()) * sizeof(float)); }
   };
   struct Running {
     chain::Lesson lesson;
@@ -66,13 +69,14 @@ class BlockTrainer {
     int32_t next = 0;  // The layer that is read next.
     std::vector<model::KeptLayer> kept;
     at::Tensor gradients_P;
+    int64_t bytes = 0;  // Of its rows.
   };
 
   void adapt(const chain::Adapt& message);
   void take(const chain::LessonRows& message);
   void begin(const chain::Lesson& lesson);
   void limit_adapters();
-  void go_on(Running& running);
+  bool go_on(Running& running);
   bool keeps_graphs(const chain::Lesson& lesson) const;
   void send_rows(const Running& running, const at::Tensor& x_BTC);
   void complain(const chain::SessionId& about, chain::Fault fault, std::string reason);
@@ -83,7 +87,7 @@ class BlockTrainer {
   const std::shared_ptr<const model::Adapter> none_;
   std::map<AdapterKey, HeldAdapter> adapters_;
   std::map<chain::SessionId, Come> come_;
-  int64_t come_bytes_ = 0;
+  int64_t waiting_bytes_ = 0;  // Of what has come, and of lessons.
   std::deque<Running> lessons_;
   uint64_t clock_ = 0;  // Of uses.
   std::vector<chain::Message> sent_;

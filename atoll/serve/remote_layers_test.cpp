@@ -114,6 +114,18 @@ TEST_F(RemoteLayersTest, AServerThatDiesBetweenForwardsAndBackwardsIsReplaced) {
   EXPECT_THAT(log_, HasSubstr("is gone"));
 }
 
+TEST_F(RemoteLayersTest, TextsAreAnsweredWhileOthersLearn) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const auto generator = gateway(0.0);
+  const auto asked = requests(20);
+  const auto layers = remote();
+  const auto before = gradients(local_, turned, 3);
+  auto heard = ask(*generator, asked);
+  expect_equal(gradients(*layers, turned, 3), before);
+  expect_same(heard, asked);
+}
+
 TEST_F(RemoteLayersTest, AdaptersThatServersForgetAreSentAgain) {
   // As from a server that has room for one adapter, and others use it.
   int count = 0;
