@@ -104,15 +104,15 @@ def compare(name, base, root, words, num_before=0):
 
 
 def compare_served(name, base, adapter):
-    """Behind the API, by the name of the adapter: each token's log-probability is PEFT's; by the model's own name, the model's."""
+    """Of a run. Behind the API, by the name of the adapter: each token's log-probability is PEFT's; by the model's own name, the model's."""
     ids = [(7 * number) % 399 + 1 for number in range(40)]
     plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     process = subprocess.Popen([atoll, "serve", base, "--gateway", "--listen", "127.0.0.1:0", "--name", "plain", "--adapter", f"mine={adapter}",
-                                "--threads", "1", "--kv-gib", "0.01"], stdout=subprocess.PIPE, text=True)
+                                "--threads", "1", "--kv-gib", "0.01", "--kv-dtype", "fp32"], stdout=subprocess.PIPE, text=True)
     try:
         url = re.search(r"http://[\d.:]+", process.stdout.readline()).group()
         for called in ("mine", "plain", "mine"):
-            model = peft.PeftModel.from_pretrained(plain, adapter).eval() if called == "mine" else plain.eval()
+            model = peft.PeftModel.from_pretrained(plain, max((adapter / "checkpoints").iterdir())).eval() if called == "mine" else plain.eval()
             with torch.no_grad():
                 wanted = model(torch.tensor([ids])).logits[0, :-1].log_softmax(1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
             if called == "mine":
