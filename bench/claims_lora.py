@@ -143,7 +143,7 @@ print(torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), ids[:, 1:
 def share_of_waiting():
     """Of three islands with links of 56 kbit/s, one thread each, whose rounds are on their way while they go on."""
     words = ["--islands", 3, "--link-rate", "56kbit", "--sync.method=streaming_diloco", "--sync.codec=int4", "--sync.sync_every=20",
-             "--sync.num_fragments=2", "--sync.fragment_sync_delay=6", "--train.steps=40", "--train.batch_rows=6", "--train.micro_batch_rows=2",
+             "--sync.num_fragments=2", "--sync.fragment_sync_delay=9", "--train.steps=40", "--train.batch_rows=6", "--train.micro_batch_rows=2",
              "--train.sequence_length=64", "--adapter.rank=2", "--train.threads=1", "--train.eval_rows=4"]
     done = run([str(word) for word in command("islands", *words)])
     return json.loads(done.strip().split("\n")[-1])["stall_share"]
