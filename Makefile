@@ -17,7 +17,7 @@ CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_
 CTEST = ctest --test-dir build --output-on-failure -j$(shell nproc)
 
 .PHONY: build install deb tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
-  claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security claims-serving claims-kv report-methods report-scaling clean
+  claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security claims-serving claims-kv claims-lora report-methods report-scaling clean
 
 build:
 	@scripts/setup.sh build
@@ -119,6 +119,9 @@ claims-serving: tests
 
 claims-kv: tests
 	@$(PYTHON) bench/claims_kv_codec.py; codec=$$?; $(PYTHON) bench/claims_kv_reuse.py && exit $$codec
+
+claims-lora: tests
+	@$(PYTHON) bench/claims_lora.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build

@@ -82,7 +82,7 @@ if [ "$tier" = test ]; then
   # The oracles are PyTorch programs, even when LibTorch comes from elsewhere.
   { has_torch && "$venv/bin/python" -c 'import torch' 2>/dev/null; } || install_torch
   pip_install numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0 unicodedata2==16.0.0 \
-    jinja2==3.1.6 'lm_eval[api]==0.4.13' accelerate==1.15.0 datasets==5.2.0 evaluate==0.4.6 \
+    jinja2==3.1.6 'lm_eval[api]==0.4.13' accelerate==1.15.0 peft==0.21.2 datasets==5.2.0 evaluate==0.4.6 \
     sentencepiece==0.2.3 gguf==0.19.0 tiktoken==0.14.0 kubernetes-validate==1.37.0 openai==3.57.0 \
     jsonschema==4.26.0
 fi

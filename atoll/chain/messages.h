@@ -228,6 +228,58 @@ struct Pong {
   uint32_t pass_ms = 0;     // For which the pass under way lasts; 0: none is.
 };
 
+// ---- Between who trains an adapter and servers of layers that stay as they are. Who
+// trains greets as a gateway does. A server keeps nothing between lessons but adapters, as long as
+// there is room; for the way back it reads anew.
+
+/// Some of an adapter's values for layers that a server has, as they are at that version: those
+/// from `begin` on, in the order of adapter_specs() for these layers. They come in order, from 0.
+struct Adapt {
+  SessionId adapter;
+  uint64_t version = 0;
+  Span layers;
+  int32_t rank = 0;  // As weights::AdapterConfig has these.
+  double alpha = 0;
+  bool scales_by_root = false;
+  std::vector<std::string> targets;
+  int64_t begin = 0;
+  Bytes values;  // FP32.
+};
+
+/// Rows of a lesson in order, from 0: to a server what its layers read or, on the way back, the
+/// gradient of what they made; from it what they made, or the gradient of what they have read.
+struct LessonRows {
+  SessionId lesson;
+  bool is_gradient = false;
+  Rows rows;
+};
+
+/// All rows for it are there: a batch of texts of equal length goes through these layers, forwards,
+/// or back as well. Answered by rows, on the way back by LessonValues before them, and Learnt; or
+/// by Trouble.
+struct Lesson {
+  SessionId lesson;
+  SessionId adapter;     // Number 0: without one.
+  uint64_t version = 0;  // Of the adapter.
+  Span layers;
+  bool goes_back = false;
+  uint32_t num_texts = 0;
+  uint32_t num_tokens = 0;  // Of each.
+  Precision precision = Precision::kFp32;
+};
+
+/// Some of the gradients of an adapter's values by that lesson: those from `begin` on.
+struct LessonValues {
+  SessionId lesson;
+  int64_t begin = 0;
+  Bytes values;  // FP32.
+};
+
+/// All of it was said.
+struct Learnt {
+  SessionId lesson;
+};
+
 // ---- Between servers, one of which lacks files of the model. Neither has to greet.
 
 /// A part of a model is a layer, or (behind them) what is in none (weights/model_manifest.h).
@@ -317,9 +369,9 @@ struct Revoked {
   Bytes signed_list;  // By the run's authority (identity/revocation.h).
 };
 
-using Message =
-    std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
-                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest, Revoked,
-                 Keep, Restore, Restored, Fetch, Fetched, Store, Stored>;
+using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
+                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report, Want,
+                             Piece, Rest, Revoked, Keep, Restore, Restored, Fetch, Fetched, Store,
+                             Stored, Adapt, LessonRows, Lesson, LessonValues, Learnt>;
 
 }  // namespace atl::chain

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -95,6 +96,16 @@ void visit(auto& io, Is<Fetched> auto& m) { io(m.number, m.blobs); }
 void visit(auto& io, Is<NamedBlob> auto& m) { io(m.name, m.blob); }
 void visit(auto& io, Is<Store> auto& m) { io(m.number, m.blobs); }
 void visit(auto& io, Is<Stored> auto& m) { io(m.number); }
+void visit(auto& io, Is<Adapt> auto& m) {
+  io(m.adapter, m.version, m.layers, m.rank, m.alpha, m.scales_by_root, m.targets, m.begin,
+     m.values);
+}
+void visit(auto& io, Is<LessonRows> auto& m) { io(m.lesson, m.is_gradient, m.rows); }
+void visit(auto& io, Is<Lesson> auto& m) {
+  io(m.lesson, m.adapter, m.version, m.layers, m.goes_back, m.num_texts, m.num_tokens, m.precision);
+}
+void visit(auto& io, Is<LessonValues> auto& m) { io(m.lesson, m.begin, m.values); }
+void visit(auto& io, Is<Learnt> auto& m) { io(m.lesson); }
 
 namespace {
 
@@ -102,14 +113,18 @@ constexpr swarm::FrameKind kFrame{
     .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Greet",   "Greeted",   "Refused",  "Work",  "Output",  "Reroute", "Forget",
-    "Trouble", "Ping",      "Pong",     "Offer", "Place",   "Watch",   "Servers",
-    "Testify", "Testimony", "Report",   "Want",  "Piece",   "Rest",    "Revoked",
-    "Keep",    "Restore",   "Restored", "Fetch", "Fetched", "Store",   "Stored"};
+    "Greet",   "Greeted",    "Refused",  "Work",         "Output",  "Reroute", "Forget",
+    "Trouble", "Ping",       "Pong",     "Offer",        "Place",   "Watch",   "Servers",
+    "Testify", "Testimony",  "Report",   "Want",         "Piece",   "Rest",    "Revoked",
+    "Keep",    "Restore",    "Restored", "Fetch",        "Fetched", "Store",   "Stored",
+    "Adapt",   "LessonRows", "Lesson",   "LessonValues", "Learnt"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
+constexpr int32_t kMostLessonRank = 4096;
+constexpr size_t kMostLessonTargets = 256;
+constexpr uint64_t kMostLessonRows = uint64_t{1} << 20;
 
 constexpr size_t kMaxChunks = size_t{1} << 16;  // 16 million tokens.
 constexpr int32_t kMaxLayers = 1 << 12;
@@ -152,6 +167,16 @@ void check_rows(const Rows& rows, size_t instead) {
   }
 }
 
+void check_span(const Span& layers) {
+  if (layers.begin < 0 || layers.size() <= 0) throw InputError("layers that cannot be");
+}
+
+void check_values(int64_t begin, const Bytes& values) {
+  if (!is_position(begin) || values.empty() || values.size() % sizeof(float) != 0) {
+    throw InputError(fmt::format("{} bytes for values from {}", values.size(), begin));
+  }
+}
+
 struct Check {
   void operator()(const Work& m) const {
     check(m.hops);
@@ -187,6 +212,28 @@ struct Check {
   void operator()(const Fetch& m) const {
     if (m.names.size() > kMaxBlobs) throw InputError("too many blobs at once");
   }
+  void operator()(const Adapt& m) const {
+    check_span(m.layers);
+    check_values(m.begin, m.values);
+    const bool is_small =
+        m.rank >= 0 && m.rank <= kMostLessonRank && m.targets.size() <= kMostLessonTargets;
+    if (!is_small || !std::isfinite(m.alpha)) throw InputError("an adapter that cannot be");
+  }
+  void operator()(const LessonRows& m) const {
+    if (m.rows.num_tokens == 0) throw InputError("a lesson's rows without any");
+    check_rows(m.rows, 0);
+    if (!m.rows.ids.empty() || !m.rows.orders.empty() || !m.rows.outcomes.empty()) {
+      throw InputError("a lesson's rows with more than rows");
+    }
+  }
+  void operator()(const Lesson& m) const {
+    check_span(m.layers);
+    const uint64_t rows = uint64_t{m.num_texts} * m.num_tokens;
+    if (rows == 0 || rows > kMostLessonRows) {
+      throw InputError(fmt::format("a lesson of {} texts of {} tokens", m.num_texts, m.num_tokens));
+    }
+  }
+  void operator()(const LessonValues& m) const { check_values(m.begin, m.values); }
   void operator()(const auto& /*message*/) const {}
 };
 

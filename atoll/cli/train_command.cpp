@@ -30,6 +30,7 @@ struct TrainArguments {
   std::string run;
   std::string data;
   run::InitialModel init;
+  FrozenArguments frozen;
   std::string link_rate;
   int64_t islands = 0;  // 0: not given.
   bool together = false;
@@ -42,10 +43,15 @@ constexpr const char* kFooter = R"(
 Any setting can be given as --section.key=value; --dump-config prints all of them.
 A run directory that exists is resumed. Ctrl-C checkpoints and ends.
 
+With --frozen MODEL --adapter lora the model stays as it is, and a small adapter is trained beside
+it (docs/finetuning.md), also through the servers of a swarm (--servers); checkpoints are folders
+that PEFT loads.
+
 Examples:
   atoll train                                   a small model on the Python sources here
   atoll train --islands 2 --link-rate 20mbit    two islands and a coordinator, over the network
-  atoll train run.toml --run runs/a --data ~/src --train.lr=2e-3)";
+  atoll train run.toml --run runs/a --data ~/src --train.lr=2e-3
+  atoll train --frozen my-model --adapter lora --data texts.jsonl --adapter.rank=8)";
 
 /// The order of precedence: settings of the run directory, config file, named options, overrides.
 std::vector<std::string> all_overrides(const TrainArguments& arguments) {
@@ -59,12 +65,13 @@ std::vector<std::string> all_overrides(const TrainArguments& arguments) {
     overrides.push_back(fmt::format("swarm.replicas={}", arguments.islands));
   }
   if (!arguments.data.empty()) overrides.push_back("data.path=" + arguments.data);
+  add_frozen_overrides(arguments.frozen, overrides);
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   return overrides;
 }
 
-/// The model's shape comes from --init; a shape that was asked for besides must be the same. How
-/// experts are balanced is no shape.
+/// The model's shape comes from --init or --frozen; a shape that was asked for besides must be the
+/// same. How experts are balanced is no shape.
 void take_shape(run::RunConfig& config, const std::filesystem::path& init,
                 const std::vector<std::string>& overrides) {
   run::RunConfig loaded = config;
@@ -118,13 +125,24 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
   }
 }
 
+/// Of the model that the run begins with, or that stays as it is; empty: there is none.
+std::filesystem::path model_folder(const run::InitialModel& init, const run::RunConfig& config) {
+  if (init.given()) return init.folder();
+  if (config.adapter.is_on()) return weights::resolve_model(config.adapter.base);
+  return {};
+}
+
 /// The settings of the run, complete but for the data. Writes nothing: everything that can be wrong
 /// is found before anything is created or started.
 run::RunConfig checked_config(const TrainArguments& arguments) {
   run::RunConfig config =
       run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
-  if (arguments.init.given()) {
-    take_shape(config, arguments.init.folder(), arguments.overrides);
+  run::require_base(config.adapter);
+  if (arguments.init.given() && config.adapter.is_on()) {
+    throw UsageError("--init is a model that is trained; leave it out with --frozen");
+  }
+  if (const auto model = model_folder(arguments.init, config); !model.empty()) {
+    take_shape(config, model, arguments.overrides);
   }
   run::check(config);
   run::check_used(config, all_overrides(arguments));
@@ -156,7 +174,7 @@ void train(const TrainArguments& arguments, char** argv,
   const run::RunFolder folder(arguments.run);
   request.folder = folder.path();
   const SystemClock clock;
-  const auto tokenizer = request.init.given() ? request.init.folder() : std::filesystem::path();
+  const auto tokenizer = model_folder(request.init, request.config);
   request.config.data.path =
       run::prepare_store(request.config, request.folder, tokenizer, clock).string();
   folder.save(request.config);
@@ -178,6 +196,21 @@ void add_init_options(CLI::App& command, run::InitialModel& init) {
       ->needs(model);
 }
 
+void add_frozen_options(CLI::App& command, FrozenArguments& frozen) {
+  command.add_option("--frozen", frozen.base,
+                     "train an adapter of this model, which stays as it is: a Hugging Face folder, "
+                     "GGUF file or run");
+  command.add_option("--servers", frozen.servers,
+                     "its layers are with the servers of a swarm (`atoll serve --join`): HOST:PORT "
+                     "of their coordinator, or an invite for a gateway");
+}
+
+void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string>& overrides) {
+  if (!frozen.base.empty()) overrides.push_back("adapter.base=" + frozen.base);
+  if (!frozen.kind.empty()) overrides.push_back("adapter.kind=" + frozen.kind);
+  if (!frozen.servers.empty()) overrides.push_back("adapter.servers=" + frozen.servers);
+}
+
 void add_train_command(CLI::App& app, char** argv,
                        std::function<void(const TrainRequest&)> train_here) {
   auto* command =
@@ -194,6 +227,11 @@ void add_train_command(CLI::App& app, char** argv,
   command->add_option("--data", arguments->data,
                       "token store, or folder, text or jsonl file (default: Python's sources)");
   add_init_options(*command, arguments->init);
+  add_frozen_options(*command, arguments->frozen);
+  command
+      ->add_option("--adapter", arguments->frozen.kind,
+                   "what is trained with --frozen: lora, or prompt (rows before each text)")
+      ->check(CLI::IsMember({"lora", "prompt"}));
   command->add_option("--islands", arguments->islands, "islands to start on this machine")
       ->check(whole_number<int>(1, 1024));
   command->add_option("--link-rate", arguments->link_rate,

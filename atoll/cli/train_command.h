@@ -25,6 +25,17 @@ struct TrainRequest {
 /// --init and --strict, of `train` and `join`.
 void add_init_options(CLI::App& command, run::InitialModel& init);
 
+/// The model that stays as it is where an adapter is trained.
+struct FrozenArguments {
+  std::string base;
+  std::string servers;
+  std::string kind;  // Of the adapter; of a run that is joined its coordinator says it.
+};
+/// --frozen and --servers, of `train` and `join`.
+void add_frozen_options(CLI::App& command, FrozenArguments& frozen);
+/// What they say, as settings.
+void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string>& overrides);
+
 /// Registers `train`. With one island `train_here` runs it (in atoll-torch) or, in `atoll`, becomes
 /// atoll-torch; the islands of a larger run are processes.
 void add_train_command(CLI::App& app, char** argv,

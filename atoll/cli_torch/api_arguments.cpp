@@ -12,6 +12,7 @@
 #include "atoll/base/process.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/sampling_arguments.h"
+#include "atoll/serve/adapted_generator.h"
 #include "atoll/tokenizer/chat_template.h"
 
 namespace atl::cli {
@@ -76,7 +77,13 @@ void answer_requests(ApiArguments arguments, const ModelArguments& model, const 
   if (!arguments.keys.empty()) {
     arguments.service.keys = openai::read_keys(read_file(arguments.keys), arguments.keys);
   }
-  arguments.service.models.push_back(served(arguments, model, loaded, generator));
+  openai::ServedModel plain = served(arguments, model, loaded, generator);
+  arguments.service.models.push_back(plain);
+  for (size_t i = 0; i < arguments.adapter_names.size(); ++i) {
+    plain.name = arguments.adapter_names[i];
+    plain.generator = std::make_shared<serve::AdaptedGenerator>(generator, i + 1);
+    arguments.service.models.push_back(plain);
+  }
   const openai::Service service(std::move(arguments.service), clock);
   if (!generator->is_served()) {
     fmt::print("'{}' is awaited from its servers, for requests at {}\n", arguments.name,

@@ -2,6 +2,7 @@
 // What the commands share that answer OpenAI's API (`atoll serve --gateway`, `atoll gateway`).
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/cli_torch/model_arguments.h"
@@ -11,7 +12,8 @@
 namespace atl::cli {
 
 struct ApiArguments {
-  std::string name;  // The model's in requests; empty: its file's.
+  std::string name;                             // The model's in requests; empty: its file's.
+  std::vector<std::string> adapter_names = {};  // In requests, of the generator's adapters.
   std::string chat_template;
   std::string keys;
   openai::ServiceOptions service;

@@ -10,6 +10,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/train_command.h"
+#include "atoll/cli_torch/layers_of_servers.h"
 #include "atoll/identity/invite.h"
 #include "atoll/island/island.h"
 #include "atoll/run/launcher.h"
@@ -24,6 +25,7 @@ struct JoinArguments {
   island::JoinOptions options;
   std::string folder;
   std::string data;
+  FrozenArguments frozen;
   std::string link_rate;
   bool json = false;
   bool messages = false;
@@ -59,6 +61,7 @@ void join(JoinArguments& arguments) {
   }
   if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
+  add_frozen_overrides(arguments.frozen, arguments.options.overrides);
   arguments.options.folder = arguments.folder;
   if (!arguments.options.coordinator.empty()) {
     const std::string given = arguments.options.coordinator;
@@ -66,6 +69,8 @@ void join(JoinArguments& arguments) {
     close_hidden(given);
   }
   const SystemClock clock;
+  const LayersOfServers layers_of_servers(clock);
+  arguments.options.find_servers = layers_of_servers.finder();
   watch_interrupts();
   if (!arguments.together) leave_on_terminate();
   std::optional<run::LiveView> view;
@@ -103,6 +108,7 @@ void add_join_command(CLI::App& app) {
                       "this island's name (default: made up once, then kept)");
   command->add_option("--data", arguments->data, "token store, or text to make one of");
   add_init_options(*command, options.init);
+  add_frozen_options(*command, arguments->frozen);
   command->add_option("--listen", options.listen,
                       "HOST:PORT where other islands reach this one (default: as the coordinator "
                       "sees this machine)");

@@ -20,6 +20,7 @@
 #include "atoll/cli_torch/generate_command.h"
 #include "atoll/cli_torch/join_command.h"
 #include "atoll/cli_torch/kv_command.h"
+#include "atoll/cli_torch/layers_of_servers.h"
 #include "atoll/cli_torch/serve_command.h"
 #include "atoll/island/island.h"
 #include "atoll/model/spinning.h"
@@ -33,10 +34,10 @@ void train_here(const atl::cli::TrainRequest& request) {
   atl::watch_interrupts();
   std::optional<atl::run::LiveView> view;
   view.emplace(std::vector<std::string>{"train"}, clock);
+  const atl::cli::LayersOfServers layers_of_servers(clock);
   const auto summary = atl::island::train_alone(
-      request.config, request.folder, request.init, clock, [&](const atl::run::Progress& progress) {
-        view->update(0, atl::run::progress_line(progress));
-      });
+      request.config, request.folder, request.init, layers_of_servers.finder(), clock,
+      [&](const auto& progress) { view->update(0, atl::run::progress_line(progress)); });
   view.reset();
   if (request.json) {
     fmt::print("{}\n", atl::run::to_json(summary));

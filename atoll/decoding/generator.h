@@ -28,6 +28,7 @@ struct GenerationRequest {
   bool scores_prompt = false;           // Those of the prompt's tokens too.
   /// Whose it is: what was read for one is not there for another, who could tell by the time.
   uint64_t tenant = 0;
+  uint64_t adapter = 0;  // Of the generator's, by which the text is read: from 1 on. 0: none.
   std::shared_ptr<const grammar::TokenMasks> grammar;  // What the answer must be; null: anything.
 };
 

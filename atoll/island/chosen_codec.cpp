@@ -13,11 +13,10 @@ method::SyncOptions choose_codec(const TrainingParts& parts, collective::Average
   const method::SyncOptions& options = parts.config.sync;
   Materials& materials = parts.materials;
   const int num_members = averager.num_members();
-  train::UnitGradient gradient(materials.model, materials.teacher.get(), materials.mixture,
-                               parts.config.train, num_members);
+  const auto learner = make_learner(materials, parts.config.train);
+  train::UnitGradient gradient(*learner, materials.mixture, parts.config.train, num_members);
   const double step_seconds = gradient.time(parts.clock);
-  const method::Load load =
-      method::load_of(options, materials.model.parameters().specs(), num_members);
+  const method::Load load = method::load_of(options, materials.trained().specs(), num_members);
   const auto measured = probe_links(averager, parts.rank, step_seconds,
                                     method::most_bytes(options, load), parts.clock);
   if (!measured) throw InputError(measured.error().message);

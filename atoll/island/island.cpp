@@ -69,11 +69,12 @@ run::Summary value_of(Result<run::Summary> result, const std::filesystem::path& 
 }
 
 run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem::path& folder,
-                              const run::InitialModel& init, const Clock& clock,
-                              const ProgressCallback& on_progress, const EventSink& events) {
+                              const run::InitialModel& init, const FindServers& find_servers,
+                              const Clock& clock, const ProgressCallback& on_progress,
+                              const EventSink& events) {
   run::RunConfig config = given;
   const auto checkpoint = newest_checkpoint(folder, init);
-  Materials materials = gather(config, folder, init, events);
+  Materials materials = gather(config, folder, init, find_servers, events);
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
   TrainingRun run({.config = config,
@@ -99,11 +100,11 @@ run::Summary join_run_here(const JoinOptions& options, const run::RunFolder& fol
 }  // namespace
 
 run::Summary train_alone(const run::RunConfig& config, const std::filesystem::path& folder,
-                         const run::InitialModel& init, const Clock& clock,
-                         const ProgressCallback& on_progress) {
+                         const run::InitialModel& init, const FindServers& find_servers,
+                         const Clock& clock, const ProgressCallback& on_progress) {
   EventLog events(folder);
   return with_reason_kept(events, [&] {
-    return train_alone_here(config, folder, init, clock, on_progress, events.sink());
+    return train_alone_here(config, folder, init, find_servers, clock, on_progress, events.sink());
   });
 }
 

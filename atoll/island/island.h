@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/island/materials.h"
 #include "atoll/net/transport.h"
 #include "atoll/run/config.h"
 #include "atoll/run/initial_model.h"
@@ -20,8 +21,8 @@ using ProgressCallback = std::function<void(const run::Progress&)>;
 /// Trains one replica in this process. `config` is complete (data.path names a store). Resumes when
 /// the directory has checkpoints. Throws InputError.
 run::Summary train_alone(const run::RunConfig& config, const std::filesystem::path& folder,
-                         const run::InitialModel& init, const Clock& clock,
-                         const ProgressCallback& on_progress);
+                         const run::InitialModel& init, const FindServers& find_servers,
+                         const Clock& clock, const ProgressCallback& on_progress);
 
 struct JoinOptions {
   /// HOST:PORT, or HOST:PORT/NAME of one of its runs; or an invite, as identity/invite.h writes it.
@@ -32,6 +33,7 @@ struct JoinOptions {
   std::string name;
   std::filesystem::path folder;  // Empty: a new one is made.
   run::InitialModel init;
+  FindServers find_servers;
   std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
   double link_rate_bits_per_s = 0;     // 0: unlimited.
   bool insecure = false;

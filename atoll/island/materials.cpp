@@ -11,6 +11,7 @@
 #include "atoll/model/device.h"
 #include "atoll/run/events.h"
 #include "atoll/weights/hf_folder.h"
+#include "atoll/weights/model_parts.h"
 
 namespace atl::island {
 namespace {
@@ -77,24 +78,48 @@ std::unique_ptr<const model::Model> load_teacher(const run::RunConfig& config,
   return teacher;
 }
 
+/// The model that stays as it is: with its layers, or without them where servers have those.
+model::Model load_frozen(run::RunConfig& config) {
+  const auto folder = weights::resolve_model(config.adapter.base);
+  const bool is_remote = config.adapter.is_remote();
+  auto files = std::make_shared<const weights::ModelFiles>(folder, config.model);
+  const model::LayerRange layers{0, is_remote ? 0 : config.model.num_layers};
+  model::Model model(config.model, std::move(files), layers);
+  if (is_remote) return model;  // Not all of it is read here.
+  for (const std::string& sentence : model.parameters().not_finite()) {
+    throw InputError(fmt::format("'{}': {}", folder.string(), sentence));
+  }
+  return model;
+}
+
+/// The settings of the model that a run begins with, or that stays as it is, from its folder.
+void take_settings(const std::filesystem::path& folder, run::RunConfig& config,
+                   const data::Mixture& mixture) {
+  const double router_aux_loss = config.model.router_aux_loss;
+  config.model = weights::load_hf_config(folder).config;
+  config.model.router_aux_loss = router_aux_loss;  // Training's own, whatever the model's was.
+  // Other formats become one that may be written otherwise than the store's.
+  if (std::filesystem::exists(folder / "tokenizer.json")) {
+    mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));
+  }
+}
+
 }  // namespace
 
 Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
-                 const run::InitialModel& init, const EventSink& events) {
+                 const run::InitialModel& init, const FindServers& find_servers,
+                 const EventSink& events) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   data::Mixture mixture = data::Mixture::open(config.data.path);
   tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(mixture.tokenizer_file());
   mixture.require_tokenizer(tokenizer);
-  if (init.given()) {
-    const auto folder = init.folder();
-    const double router_aux_loss = config.model.router_aux_loss;
-    config.model = weights::load_hf_config(folder).config;
-    config.model.router_aux_loss = router_aux_loss;  // Training's own, whatever the model's was.
-    // Other formats become one that may be written otherwise than the store's.
-    if (std::filesystem::exists(folder / "tokenizer.json")) {
-      mixture.require_tokenizer(tokenizer::Tokenizer::load(folder / "tokenizer.json"));
-    }
+  const bool is_frozen = config.adapter.is_on();
+  run::require_base(config.adapter);
+  if (is_frozen && init.given()) {
+    throw UsageError("--init is a model that is trained; leave it out with --frozen");
   }
+  if (init.given()) take_settings(init.folder(), config, mixture);
+  if (is_frozen) take_settings(weights::resolve_model(config.adapter.base), config, mixture);
   const int64_t vocab_size = mixture.vocab_size();
   if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
   if (config.model.vocab_size < vocab_size) {
@@ -105,9 +130,18 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   }
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
-  require_memory(config.model, device);
-  model::Model model(config.model, device, model::Purpose::kTraining);
-  if (init.given()) {
+  if (!is_frozen) require_memory(config.model, device);
+  model::Model model = is_frozen ? load_frozen(config)
+                                 : model::Model(config.model, device, model::Purpose::kTraining);
+  std::unique_ptr<model::Adapter> adapter;
+  std::unique_ptr<train::FrozenLayers> servers;
+  if (is_frozen) {
+    adapter = std::make_unique<model::Adapter>(
+        config.model, run::adapter_config(config.adapter, config.model),
+        model::LayerRange{0, config.model.num_layers}, device, model::Purpose::kTraining);
+    adapter->initialise(static_cast<uint64_t>(config.train.seed));
+    if (config.adapter.is_remote()) servers = find_servers(config, model, run_folder);
+  } else if (init.given()) {
     begin_with(init, model, events);
     run::keep_model_texts(init.folder(), run_folder);
   } else {
@@ -115,8 +149,52 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   }
   run::ModelTexts texts = run::kept_model_texts(run_folder, mixture.end_of_text());
   auto teacher = load_teacher(config, mixture, device);
-  return {std::move(mixture), std::move(tokenizer), std::move(model), std::move(texts),
-          std::move(teacher)};
+  return {.mixture = std::move(mixture),
+          .tokenizer = std::move(tokenizer),
+          .model = std::move(model),
+          .texts = std::move(texts),
+          .teacher = std::move(teacher),
+          .adapter = std::move(adapter),
+          .servers = std::move(servers)};
+}
+
+namespace {
+
+/// Layers of the model itself, and who trains an adapter of them.
+class AdapterHere final : public train::Learner {
+ public:
+  AdapterHere(Materials& materials, const train::LossOptions& options)
+      : layers_(materials.model),
+        learner_(materials.model, materials.servers ? *materials.servers : layers_,
+                 *materials.adapter, options) {}
+
+  const model::Parameters& parameters() const override { return learner_.parameters(); }
+  double add_gradients(std::span<const train::Batch> batches) override {
+    return learner_.add_gradients(batches);
+  }
+  double cross_entropy(const train::Batch& batch) override { return learner_.cross_entropy(batch); }
+
+ private:
+  train::LocalLayers layers_;
+  train::AdapterLearner learner_;
+};
+
+}  // namespace
+
+std::unique_ptr<train::Learner> make_learner(Materials& materials,
+                                             const method::TrainOptions& options) {
+  const train::LossOptions loss{.z_loss = options.z_loss,
+                                .teacher = materials.teacher.get(),
+                                .teacher_share = options.teacher_share};
+  if (materials.adapter != nullptr) return std::make_unique<AdapterHere>(materials, loss);
+  return std::make_unique<train::ModelLearner>(materials.model, loss);
+}
+
+std::string frozen_digest(const run::RunConfig& config, const model::Model& model) {
+  if (!config.adapter.is_on()) return {};
+  const auto files = std::make_shared<const weights::ModelFiles>(
+      weights::resolve_model(config.adapter.base), model.config());
+  return weights::ModelParts(model.config(), files, at::get_num_threads()).digest();
 }
 
 }  // namespace atl::island

@@ -1,7 +1,9 @@
 #pragma once
 // What a replica needs before its first step: data, tokenizer, model.
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "atoll/base/event.h"
 #include "atoll/data/mixture.h"
@@ -9,6 +11,7 @@
 #include "atoll/run/config.h"
 #include "atoll/run/initial_model.h"
 #include "atoll/tokenizer/tokenizer.h"
+#include "atoll/train/learner.h"
 
 namespace atl::island {
 
@@ -18,11 +21,31 @@ struct Materials {
   model::Model model;
   run::ModelTexts texts;  // What checkpoints say of the model beside its weights.
   std::unique_ptr<const model::Model> teacher;  // From which it learns; null: none.
+  /// What is trained in the model's place; null: the model is.
+  std::unique_ptr<model::Adapter> adapter = nullptr;
+  std::unique_ptr<train::FrozenLayers> servers = nullptr;  // Where its layers are; null: here.
+
+  const model::Parameters& trained() const {
+    return adapter != nullptr ? adapter->parameters() : model.parameters();
+  }
 };
+
+/// The model's layers where the settings say that servers have them, for an island whose folder
+/// that is. Throws InputError, UsageError.
+using FindServers = std::function<std::unique_ptr<train::FrozenLayers>(
+    const run::RunConfig& config, const model::Model& model, const std::filesystem::path& folder)>;
 
 /// Opens the store, makes the model, and loads or draws its first weights. What the settings leave
 /// to the data and to `init` is filled in there. Throws InputError and UsageError.
 Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
-                 const run::InitialModel& init, const EventSink& events);
+                 const run::InitialModel& init, const FindServers& find_servers,
+                 const EventSink& events);
+
+/// Who trains them. They outlive it, and stay where they are.
+std::unique_ptr<train::Learner> make_learner(Materials& materials,
+                                             const method::TrainOptions& options);
+
+/// What an island's model is that stays as it is, for others to compare; empty: it is trained.
+std::string frozen_digest(const run::RunConfig& config, const model::Model& model);
 
 }  // namespace atl::island

@@ -25,6 +25,7 @@
 #include "atoll/run/events.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/round_log.h"
+#include "atoll/weights/hf_folder.h"
 
 namespace atl::island {
 namespace {
@@ -98,9 +99,10 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
-    const auto tokenizer = options_.init.given() ? options_.init.folder() : std::filesystem::path();
+    const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
-    materials_.emplace(gather(config_, folder_.path(), options_.init, events_));
+    materials_.emplace(
+        gather(config_, folder_.path(), options_.init, options_.find_servers, events_));
     run::require_same(folder_.path(), config_);
     if (const int64_t kept = checkpoints_to_keep(config_); kept != config_.train.keep_checkpoints) {
       events_(run::MoreCheckpointsKept{.kept = kept, .asked = config_.train.keep_checkpoints});
@@ -113,8 +115,15 @@ class Membership {
     }
   }
 
+  /// Of the model whose tokenizer reads the texts; empty: one is made.
+  std::filesystem::path tokenizer_folder() const {
+    if (options_.init.given()) return options_.init.folder();
+    if (config_.adapter.is_on()) return weights::resolve_model(config_.adapter.base);
+    return {};
+  }
+
   collective::ReadyReport report() const {
-    const model::Parameters& parameters = materials_->model.parameters();
+    const model::Parameters& parameters = materials_->trained();
     std::map<int64_t, std::string> checkpoints;
     for (const auto& [step, holding] : found_) checkpoints[step] = holding.digest;
     if (found_.empty()) checkpoints[0] = parameter_digest(parameters.values_P());
@@ -126,6 +135,9 @@ class Membership {
         {"sync.codec", method::codec_name(config_.sync)}};
     // Weights come from the others, but not these: without them its checkpoints would lack the
     // chat template.
+    if (config_.adapter.is_on()) {
+      facts["the model of --frozen"] = frozen_digest(config_, materials_->model);
+    }
     if (materials_->texts.are_kept) facts["files of --init"] = model_files_digest(*materials_);
     const bool may_be_as_before = may_return_ && comeback_ && !found_.empty();
     return {.facts = std::move(facts),
@@ -138,8 +150,7 @@ class Membership {
   }
 
   void open_round_log() {
-    const auto parameter_bytes =
-        static_cast<size_t>(materials_->model.parameters().values_P().nbytes());
+    const auto parameter_bytes = static_cast<size_t>(materials_->trained().values_P().nbytes());
     round_log_.emplace(rounds_in(folder_.path()), kMostLogged * parameter_bytes,
                        [this](const std::string& reason) { events_(run::RoundsNotKept{reason}); });
   }

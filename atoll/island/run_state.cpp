@@ -9,6 +9,7 @@
 #include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
+#include "atoll/weights/adapter.h"
 #include "atoll/weights/hf_config.h"
 
 namespace atl::island {
@@ -98,7 +99,11 @@ void check_manifest(const std::filesystem::path& folder, int64_t step) {
   expect("format", kFormat);
   expect("step", step);
   const json files = manifest.value("files", json());
-  for (const char* name : {"state.json", "config.json", "tokenizer.json"}) {
+  const bool is_adapter = std::filesystem::exists(folder / weights::kAdapterConfigFile);
+  const std::vector<const char*> names =
+      is_adapter ? std::vector{"state.json", weights::kAdapterConfigFile}
+                 : std::vector{"state.json", "config.json", "tokenizer.json"};
+  for (const char* const name : names) {
     if (!files.is_object() || !files.contains(name)) {
       fail(folder, fmt::format("manifest.json does not list {}", name));
     }
@@ -173,7 +178,7 @@ RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_st
                     "digests differ); give --data the run's own, or start a new --run",
                     folder.string(), materials.mixture.folder().string()));
   }
-  restore_tensors(checkpoint, materials.model.parameters(), optimizer, strategy);
+  restore_tensors(checkpoint, materials.trained(), optimizer, strategy);
   if (parameter_digest(strategy.global_parameters()) != state.digest) {
     throw InputError(
         fmt::format("checkpoint '{}': the digest in state.json is not that of its model; remove "
@@ -186,16 +191,20 @@ RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_st
 }
 
 std::map<std::string, std::string> model_files(const Materials& materials) {
-  const auto& [mixture, tokenizer, model, texts, teacher] = materials;
+  const weights::ModelConfig& config = materials.model.config();
+  if (materials.adapter != nullptr) {
+    return {{weights::kAdapterConfigFile,
+             weights::to_adapter_config(config, materials.adapter->config())}};
+  }
+  const auto& [mixture, tokenizer, model, texts, teacher, adapter, servers] = materials;
   std::map<std::string, std::string> files = texts.files;
-  files["config.json"] = weights::to_hf_config(model.config(), texts.ids);
+  files["config.json"] = weights::to_hf_config(config, texts.ids);
   files["tokenizer.json"] = tokenizer.json();
   files.try_emplace("generation_config.json", weights::to_generation_config(texts.ids));
   files.try_emplace(
       "tokenizer_config.json",
       weights::to_tokenizer_config(
-          model.config(),
-          tokenizer.token_bytes(static_cast<tokenizer::TokenId>(mixture.end_of_text()))));
+          config, tokenizer.token_bytes(static_cast<tokenizer::TokenId>(mixture.end_of_text()))));
   return files;
 }
 
@@ -212,15 +221,16 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
                                                 const Materials& materials,
                                                 train::InnerOptimizer& optimizer,
                                                 sync::Strategy& strategy) {
-  const auto& [mixture, tokenizer, model, texts, teacher] = materials;
-  weights::CheckpointContents contents{.step = state.step};
+  const data::Mixture& mixture = materials.mixture;
+  weights::CheckpointContents contents{.step = state.step,
+                                       .is_adapter = materials.adapter != nullptr};
   const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
                        const at::Tensor& flat_P) {
     const at::Tensor host_P = on_host(flat_P);
-    add_views(model.parameters(), prefix, host_P, views);
+    add_views(materials.trained(), prefix, host_P, views);
     contents.owners.push_back(std::make_shared<at::Tensor>(host_P));
   };
-  const at::Tensor& live_P = model.parameters().values_P();
+  const at::Tensor& live_P = materials.trained().values_P();
   const at::Tensor global_P = strategy.global_parameters();
   add(contents.model, "", global_P);
   if (state.step > 0 && !strategy.syncs_after(state.step)) add(contents.optimizer, kLive, live_P);

@@ -21,11 +21,11 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
                          std::function<void()> before_change) {
   const auto& train = parts.config.train;
   return {
-      .values_P = parts.materials.model.parameters().values_P(),
-      .gradients_P = parts.materials.model.parameters().gradients_P(),
+      .values_P = parts.materials.trained().values_P(),
+      .gradients_P = parts.materials.trained().gradients_P(),
       .tokens_per_step = train.batch_rows / parts.averager.num_members() * train.sequence_length,
       .pace = {.name = parts.pace, .last_step = train.steps, .keep_every = train.checkpoint_every},
-      .specs = parts.materials.model.parameters().specs(),
+      .specs = parts.materials.trained().specs(),
       .rank = parts.rank,
       .seed = static_cast<uint64_t>(train.seed),
       .num_trained = &num_trained,
@@ -44,12 +44,13 @@ TrainingRun::TrainingRun(TrainingParts parts)
       patience_(parts_.config.sync, parts_.averager.num_members(), parts_.events),
       stop_(parts_.wishes),
       records_(parts_.folder, parts_.clock, parts_.on_progress, parts_.events),
-      gradient_(parts_.materials.model, parts_.materials.teacher.get(), parts_.materials.mixture,
-                parts_.config.train, parts_.averager.num_members()),
-      validation_(parts_.materials, parts_.config.train, parts_.clock, time_,
+      learner_(make_learner(parts_.materials, parts_.config.train)),
+      gradient_(*learner_, parts_.materials.mixture, parts_.config.train,
+                parts_.averager.num_members()),
+      validation_(parts_.materials, *learner_, parts_.config.train, parts_.clock, time_,
                   [this] { checkpoints_.wait_until_copied(); }),
-      optimizer_(train::make_inner_optimizer(
-          parts_.config.train, train::target_of(parts_.materials.model.parameters()))),
+      optimizer_(train::make_inner_optimizer(parts_.config.train,
+                                             train::target_of(parts_.materials.trained()))),
       strategy_(sync::make_strategy(
           parts_.config.sync,
           replica_of(parts_, units_.num_trained(), [this] { checkpoints_.release(); }),
@@ -239,7 +240,7 @@ Result<void> TrainingRun::update() {
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();
   checkpoints_.step_goes_on();
-  const at::Tensor& gradients_P = parts_.materials.model.parameters().gradients_P();
+  const at::Tensor& gradients_P = parts_.materials.trained().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   loss_ = loss;
   grad_norm_ = train::clip_gradient(gradients_P, options.grad_clip);

@@ -103,6 +103,7 @@ class TrainingRun {
   run::Patience patience_;
   run::StopRule stop_;
   run::Records records_;
+  const std::unique_ptr<train::Learner> learner_;
   train::UnitGradient gradient_;
   Validation validation_;
   std::unique_ptr<train::InnerOptimizer> optimizer_;

@@ -72,7 +72,7 @@ run::Summary TrainingRun::summary(bool stopped) const {
           .stall_share = per_second(stats.stall_seconds),
           .blocked_share = per_second(time_.waited(stats.blocked_seconds)),
           .checkpoint_stall_ms = 1000 * checkpoints_.longest_stall(),
-          .num_parameters = parts_.materials.model.parameters().values_P().numel(),
+          .num_parameters = parts_.materials.trained().values_P().numel(),
           .abstained_rounds = patience_.abstained_rounds(),
           .method = std::string(method::method_of(sync).name),
           .codec = method::codec_name(sync),

@@ -14,10 +14,10 @@ constexpr int64_t kBatchRows = 8;
 
 }  // namespace
 
-Validation::Validation(Materials& materials, const method::TrainOptions& options,
-                       const Clock& clock, run::TimeSpent& time,
-                       std::function<void()> before_change)
-    : model_(materials.model),
+Validation::Validation(Materials& materials, train::Learner& learner,
+                       const method::TrainOptions& options, const Clock& clock,
+                       run::TimeSpent& time, std::function<void()> before_change)
+    : learner_(learner),
       rows_(materials.mixture, data::Split::kValidation, train::batch_options(options)),
       options_(options),
       clock_(clock),
@@ -35,19 +35,20 @@ void Validation::measure_start(const at::Tensor& global_P) {
 
 void Validation::has_no_start() { start_ = std::numeric_limits<double>::quiet_NaN(); }
 
-void Validation::measure_island() { island_ = measure(model_.parameters().values_P()); }
+void Validation::measure_island() { island_ = measure(learner_.parameters().values_P()); }
 
 void Validation::measure_global(const at::Tensor& global_P) { global_ = measure(global_P); }
 
 double Validation::measure(const at::Tensor& parameters_P) {
-  const at::Tensor& live_P = model_.parameters().values_P();
+  const at::Tensor& live_P = learner_.parameters().values_P();
   const bool is_live = parameters_P.is_same(live_P);
   const Time begin = clock_.now();
   const int64_t rows = std::min(options_.eval_rows, rows_.num_rows());
   if (!is_live) before_change_();
   const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
   if (!is_live) live_P.copy_(parameters_P);
-  const double loss = train::mean_loss(model_, rows_, options_.sequence_length, rows, kBatchRows);
+  const auto of_batch = [&](const train::Batch& batch) { return learner_.cross_entropy(batch); };
+  const double loss = train::mean_loss(of_batch, rows_, options_.sequence_length, rows, kBatchRows);
   if (!is_live) live_P.copy_(kept_P);
   time_.add(run::TimeSpent::On::kValidation, seconds(clock_.now() - begin));
   return loss;

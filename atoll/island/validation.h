@@ -18,8 +18,8 @@ class Validation {
  public:
   /// References outlive it. `before_change` is called before the model's parameters change: they
   /// are lent to other values, and come back.
-  Validation(Materials& materials, const method::TrainOptions& options, const Clock& clock,
-             run::TimeSpent& time, std::function<void()> before_change);
+  Validation(Materials& materials, train::Learner& learner, const method::TrainOptions& options,
+             const Clock& clock, run::TimeSpent& time, std::function<void()> before_change);
 
   /// Of a checkpoint.
   void restore(double start, double island);
@@ -39,7 +39,7 @@ class Validation {
  private:
   double measure(const at::Tensor& parameters_P);
 
-  model::Model& model_;
+  train::Learner& learner_;
   data::Batches rows_;
   const method::TrainOptions& options_;
   const Clock& clock_;

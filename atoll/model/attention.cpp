@@ -245,7 +245,7 @@ at::Tensor Attention::operator()(const at::Tensor& qkv_BTF, const at::Tensor& si
                                  int64_t layer, std::span<const CachedRow> cached) const {
   if (!cached.empty()) return with_caches(qkv_BTF, sinks_H, layer, cached);
   const AttentionShape shape = shape_of(qkv_BTF, layer);
-  if (trains_ || !qkv_BTF.is_cpu()) {
+  if (trains_ || has_gradient(qkv_BTF) || !qkv_BTF.is_cpu()) {
     const auto [cos_TR, sin_TR] = factors(layer, 0, shape.positions);
     const composite::ScoreOptions options{config_.attention_softcap, sinks_H};
     if (options.are_plain()) return rotary_attention(shape, qkv_BTF, cos_TR, sin_TR);

@@ -55,7 +55,8 @@ Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameter
 
 Decoder::Layer Decoder::layer_of(const Parameters& parameters, int64_t index) const {
   const auto weights = [&](weights::Role role) { return parameters.projection(role, index); };
-  Layer layer{.attention_norm = weights(weights::Role::kAttentionNorm),
+  Layer layer{.index = index,
+              .attention_norm = weights(weights::Role::kAttentionNorm),
               .qkv = weights(weights::Role::kQueryKeyValue),
               .output = weights(weights::Role::kAttentionOutput),
               .attention_norm_behind = weights(weights::Role::kAttentionNormBehind),
@@ -87,9 +88,19 @@ at::Tensor Decoder::embed(const at::Tensor& tokens_BT, std::span<const CachedRow
 
 at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached,
                           LayerLosses* losses) const {
+  return layer_with(index, x_BTC,
+                    {.cached = cached, .adapted = adapted_rows(cached), .losses = losses});
+}
+
+at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, const Adapter& adapter) const {
+  return layer_with(index, x_BTC,
+                    {.cached = {}, .adapted = {{&adapter, 0, x_BTC.size(0) * x_BTC.size(1)}}});
+}
+
+at::Tensor Decoder::layer_with(int64_t index, const at::Tensor& x_BTC, const With& with) const {
   const Layer& layer = layers_.at(static_cast<size_t>(index - range_.begin));
   if (design_.norm_place != weights::NormPlace::kBefore) {
-    return with_norms_behind(index, x_BTC, cached, losses);
+    return with_norms_behind(layer, x_BTC, with);
   }
   // The embedding's gradient is the sum of two, as autograd makes it, not the kernel's: digests of
   // runs hang on that rounding.
@@ -99,26 +110,24 @@ at::Tensor Decoder::layer(int64_t index, const at::Tensor& x_BTC, std::span<cons
   const auto scaled = [this](const at::Tensor& added_BTC) {
     return config_.residual_multiplier == 1 ? added_BTC : added_BTC * config_.residual_multiplier;
   };
-  const at::Tensor attended_BTC = scaled(attend(index, normalised_BTC, cached));
+  const at::Tensor attended_BTC = scaled(attend(layer, normalised_BTC, with));
   if (is_parallel_) {
     const at::Tensor middle_BTC = residual_BTC + attended_BTC;
-    return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC), losses);
+    return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC), with);
   }
   const auto [middle_BTC, mlp_input_BTC] = add_and_read(layer.mlp_norm, residual_BTC, attended_BTC);
-  return middle_BTC + scaled(mlp(layer, mlp_input_BTC, losses));
+  return middle_BTC + scaled(mlp(layer, mlp_input_BTC, with));
 }
 
-at::Tensor Decoder::with_norms_behind(int64_t index, const at::Tensor& x_BTC,
-                                      std::span<const CachedRow> cached,
-                                      LayerLosses* losses) const {
-  const Layer& layer = layers_[static_cast<size_t>(index - range_.begin)];
+at::Tensor Decoder::with_norms_behind(const Layer& layer, const at::Tensor& x_BTC,
+                                      const With& with) const {
   const bool is_around = design_.norm_place == weights::NormPlace::kAround;
   const auto before = [&](const Projection& weights, const at::Tensor& read_BTC) {
     return is_around ? norm(weights, read_BTC) : read_BTC;
   };
-  const at::Tensor attended_BTC = attend(index, before(layer.attention_norm, x_BTC), cached);
+  const at::Tensor attended_BTC = attend(layer, before(layer.attention_norm, x_BTC), with);
   const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm_behind, attended_BTC);
-  const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC), losses);
+  const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC), with);
   return middle_BTC + norm(layer.mlp_norm_behind, inner_BTC);
 }
 
@@ -182,10 +191,11 @@ at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) con
       2);
 }
 
-at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
-                           std::span<const CachedRow> cached) const {
-  const Layer& layer = layers_[static_cast<size_t>(index - range_.begin)];
-  at::Tensor qkv_BTF = project(layer.qkv, x_BTC);
+at::Tensor Decoder::attend(const Layer& layer, const at::Tensor& x_BTC, const With& with) const {
+  const auto adapted = [&](weights::Role role, const at::Tensor& y, const at::Tensor& x) {
+    return with_adapters(y, x, {layer.index, role}, with.adapted);
+  };
+  at::Tensor qkv_BTF = adapted(weights::Role::kQueryKeyValue, project(layer.qkv, x_BTC), x_BTC);
   if (design_.qkv_order == weights::QkvOrder::kByHead) {
     qkv_BTF = qkv_BTF.unflatten(2, {config_.num_heads, 3, config_.head_size()})
                   .transpose(2, 3)
@@ -193,45 +203,59 @@ at::Tensor Decoder::attend(int64_t index, const at::Tensor& x_BTC,
   }
   if (design_.qk_norm != weights::QkNorm::kNone) qkv_BTF = with_norm(layer, qkv_BTF);
   if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
-  qkv_BTF = WatchedAttention::pass(index, qkv_BTF);
-  return project(layer.output, attention_(qkv_BTF, layer.sinks.value, index, cached));
+  qkv_BTF = WatchedAttention::pass(layer.index, qkv_BTF);
+  const at::Tensor read_BTF = attention_(qkv_BTF, layer.sinks.value, layer.index, with.cached);
+  return adapted(weights::Role::kAttentionOutput, project(layer.output, read_BTF), read_BTF);
 }
 
-at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, LayerLosses* losses) const {
+at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const {
   constexpr int64_t kSlice = 1024;  // Tokens: what is inside an MLP is several times as wide.
   const at::Tensor x_MC = x_BTC.flatten(0, 1);
-  if (trains_ || x_MC.size(0) <= kSlice) return mlp_of(layer, x_MC, losses).view(x_BTC.sizes());
+  if (trains_ || has_gradient(x_MC) || x_MC.size(0) <= kSlice) {
+    return mlp_of(layer, x_MC, with.adapted, with.losses).view(x_BTC.sizes());
+  }
   const at::Tensor out_MC = at::empty_like(x_MC);
   for (int64_t begin = 0; begin < x_MC.size(0); begin += kSlice) {
     const int64_t size = std::min(kSlice, x_MC.size(0) - begin);
-    out_MC.narrow(0, begin, size).copy_(mlp_of(layer, x_MC.narrow(0, begin, size), losses));
+    out_MC.narrow(0, begin, size)
+        .copy_(mlp_of(layer, x_MC.narrow(0, begin, size), cut(with.adapted, begin, size),
+                      with.losses));
   }
   return out_MC.view(x_BTC.sizes());
 }
 
-at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, LayerLosses* losses) const {
-  if (config_.num_experts == 0) return mlp_of(layer.mlps.front(), x_MC);
+at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
+                           LayerLosses* losses) const {
+  if (config_.num_experts == 0) return mlp_of(layer.mlps.front(), x_MC, layer.index, adapted);
   const Routing routing =
       route(project(layer.router, x_MC), config_.experts_per_token, config_.router_normalises);
   if (losses != nullptr) losses->balance.push_back(balance_loss(routing));
   return mix(routing, x_MC, [&](int64_t expert, const at::Tensor& read_MC) {
-    return mlp_of(layer.mlps[static_cast<size_t>(expert)], read_MC);
+    return mlp_of(layer.mlps[static_cast<size_t>(expert)], read_MC, layer.index, {});
   });
 }
 
-at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC) const {
-  const at::Tensor inner = project(mlp.input, x_MC);
+at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC, int64_t layer,
+                           const AdaptedRows& adapted) const {
+  const at::Tensor inner =
+      with_adapters(project(mlp.input, x_MC), x_MC, {layer, weights::Role::kMlpInput}, adapted);
+  const at::Tensor active = activated(inner);
+  return with_adapters(project(mlp.output, active), active, {layer, weights::Role::kMlpOutput},
+                       adapted);
+}
+
+at::Tensor Decoder::activated(const at::Tensor& inner) const {
   switch (design_.mlp) {
     case weights::MlpKind::kGated:
-      return project(mlp.output, swiglu(inner));
+      return swiglu(inner);
     case weights::MlpKind::kGatedByGelu:
-      return project(mlp.output, geglu(inner));
+      return geglu(inner);
     case weights::MlpKind::kGatedClamped:
-      return project(mlp.output, clamped_swiglu(inner));
+      return clamped_swiglu(inner);
     case weights::MlpKind::kPlain:
       break;
   }
-  return project(mlp.output, config_.activation == "gelu" ? at::gelu(inner) : gelu_tanh(inner));
+  return config_.activation == "gelu" ? at::gelu(inner) : gelu_tanh(inner);
 }
 
 }  // namespace atl::model

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/model/adapter.h"
 #include "atoll/model/attention.h"
 #include "atoll/model/experts.h"
 #include "atoll/model/kv_cache.h"
@@ -30,13 +31,16 @@ class Decoder {
   // With `cached` tokens follow those in its caches, and their keys and values are written there
   // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
   // so that rows of different lengths need no padding. Layers with a loss of their own add it to
-  // `losses`, where there are some.
+  // `losses`, where there are some. What has a gradient is read as in training, whether or not the
+  // weights have one as well.
 
   /// What the first layer reads.
   at::Tensor embed(const at::Tensor& tokens_BT, std::span<const CachedRow> cached) const;
   /// From what a layer reads to what the next one does.
   at::Tensor layer(int64_t index, const at::Tensor& x_BTC, std::span<const CachedRow> cached,
                    LayerLosses* losses = nullptr) const;
+  /// The same without caches, with an adapter.
+  at::Tensor layer(int64_t index, const at::Tensor& x_BTC, const Adapter& adapter) const;
   /// The final norm, behind the last layer.
   at::Tensor finish(const at::Tensor& x_BTC) const;
 
@@ -51,6 +55,7 @@ class Decoder {
     Projection input, output;
   };
   struct Layer {
+    int64_t index = 0;
     Projection attention_norm, qkv, output, attention_norm_behind;
     Projection mlp_norm, router, mlp_norm_behind;
     Weight query_norm, key_norm, sinks;
@@ -58,20 +63,28 @@ class Decoder {
   };
   /// The residual stream, and what a part reads of it.
   using Read = std::pair<at::Tensor, at::Tensor>;
+  /// What a layer is told beside what it reads.
+  struct With {
+    std::span<const CachedRow> cached;
+    AdaptedRows adapted;
+    LayerLosses* losses = nullptr;
+  };
 
   Layer layer_of(const Parameters& parameters, int64_t index) const;
-  at::Tensor with_norms_behind(int64_t index, const at::Tensor& x_BTC,
-                               std::span<const CachedRow> cached, LayerLosses* losses) const;
+  at::Tensor layer_with(int64_t index, const at::Tensor& x_BTC, const With& with) const;
+  at::Tensor with_norms_behind(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
   at::Tensor norm(const Projection& weights, const at::Tensor& x_BTC) const;
   Read read(const Projection& norm, const at::Tensor& x_BTC) const;
   Read add_and_read(const Projection& norm, const at::Tensor& x_BTC,
                     const at::Tensor& delta_BTC) const;
   at::Tensor with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const;
-  at::Tensor attend(int64_t index, const at::Tensor& x_BTC,
-                    std::span<const CachedRow> cached) const;
-  at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC, LayerLosses* losses) const;
-  at::Tensor mlp_of(const Layer& layer, const at::Tensor& x_MC, LayerLosses* losses) const;
-  at::Tensor mlp_of(const Mlp& mlp, const at::Tensor& x_MC) const;
+  at::Tensor attend(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
+  at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
+  at::Tensor mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
+                    LayerLosses* losses) const;
+  at::Tensor mlp_of(const Mlp& mlp, const at::Tensor& x_MC, int64_t layer,
+                    const AdaptedRows& adapted) const;
+  at::Tensor activated(const at::Tensor& inner) const;
 
   weights::ModelConfig config_;
   weights::LayerDesign design_;

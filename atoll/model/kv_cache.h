@@ -114,11 +114,14 @@ class KvCache {
   int64_t length_ = 0;
 };
 
+class Adapter;
+
 /// A sequence that takes part in a forward pass with others: its cache, and how many of the pass's
 /// tokens are its own.
 struct CachedRow {
   KvCache* cache;
   int64_t num_tokens;
+  const Adapter* adapter = nullptr;  // By which its tokens are read; null: none.
 };
 
 }  // namespace atl::model

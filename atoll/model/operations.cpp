@@ -1,11 +1,15 @@
 #include "atoll/model/operations.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
@@ -26,16 +30,23 @@ Rows rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)};
 const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 float* out(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 
-/// Parameters are no inputs of the graph: their gradients go where `grad` points. Only the
-/// embedding names its weight to autograd, so that everything behind it has a gradient.
+/// Parameters are no inputs of the graph: their gradients go where `grad` points, if anywhere. Only
+/// the embedding names its weight to autograd, so that everything behind it has a gradient.
 void save(AutogradContext* context, const Weight& weight, variable_list tensors) {
   tensors.push_back(weight.value);
   context->save_for_backward(std::move(tensors));
   context->saved_data["grad"] = weight.grad;
 }
 
-at::Tensor gradient_target(AutogradContext* context) {
-  return context->saved_data["grad"].toTensor();
+at::Tensor gradient_target(AutogradContext* context, const char* name = "grad") {
+  return context->saved_data[name].toTensor();
+}
+
+/// For kernels that always make one: where nobody wants it, it goes nowhere.
+at::Tensor gradient_target_like(AutogradContext* context, const at::Tensor& weight,
+                                const char* name = "grad") {
+  const at::Tensor target = gradient_target(context, name);
+  return target.defined() ? target : at::zeros_like(weight);
 }
 
 struct Embed : Function<Embed> {
@@ -71,9 +82,29 @@ struct Linear : Function<Linear> {
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
-    matmul(gradient_target(context), dy_MO.t(), x.reshape({-1, weight.size(1)}),
-           /*accumulates=*/true);
+    if (const at::Tensor target = gradient_target(context); target.defined()) {
+      matmul(target, dy_MO.t(), x.reshape({-1, weight.size(1)}), /*accumulates=*/true);
+    }
     return {product(dy_MO, weight).view(x.sizes()), {}};
+  }
+};
+
+/// A matrix as its file holds it has no gradient, and none of its products in FP32 is kept.
+struct FrozenLinear : Function<FrozenLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const StoredMatrix& matrix) {
+    context->saved_data["matrix"] = reinterpret_cast<int64_t>(&matrix);
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = matrix.num_outputs();
+    return product(x.reshape({-1, x.size(-1)}), widened(matrix).t()).view(shape);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto& matrix =
+        *reinterpret_cast<const StoredMatrix*>(context->saved_data["matrix"].toInt());
+    const at::Tensor& dy = gradients[0];
+    std::vector<int64_t> shape = dy.sizes().vec();
+    shape.back() = matrix.num_inputs();
+    return {product(dy.reshape({-1, dy.size(-1)}), widened(matrix)).view(shape), {}};
   }
 };
 
@@ -101,7 +132,8 @@ at::Tensor normalise_backward(AutogradContext* context, const at::Tensor& dsum,
   const at::Tensor beside = dsum.defined() ? dsum.contiguous() : at::Tensor();
   const at::Tensor dx = at::empty_like(dy);
   rms_norm_backward(rows_of(dy), in(dy), beside.defined() ? in(beside) : nullptr, in(saved[0]),
-                    in(saved[2]), in(saved[1]), out(dx), out(gradient_target(context)));
+                    in(saved[2]), in(saved[1]), out(dx),
+                    out(gradient_target_like(context, saved[2])));
   return dx;
 }
 
@@ -158,9 +190,7 @@ struct SwiGlu : Function<SwiGlu> {
 
 /// For kernels that have no way back. LibTorch's own ones cut a tensor into parts for its threads,
 /// and at the end of each the bits are others: a row's would hang on those that are read beside it.
-bool is_plain(const at::Tensor& x) {
-  return on_cpu(x) && !(at::GradMode::is_enabled() && x.requires_grad());
-}
+bool is_plain(const at::Tensor& x) { return on_cpu(x) && !has_gradient(x); }
 
 template <typename Kernel>
 at::Tensor made_by(const Kernel& kernel, const at::Tensor& x, int64_t width) {
@@ -222,9 +252,10 @@ struct HeadNorm : Function<HeadNorm> {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dx = dy.clone();
     head_norm_backward(query_heads(shape), in(dy), in(saved[0]), in(saved[3]), in(saved[1]),
-                       out(dx), out(context->saved_data["q_grad"].toTensor()));
+                       out(dx), out(gradient_target_like(context, saved[3], "q_grad")));
     head_norm_backward(key_heads(shape), in(dy) + keys, in(saved[0]) + keys, in(saved[4]),
-                       in(saved[2]), out(dx) + keys, out(context->saved_data["k_grad"].toTensor()));
+                       in(saved[2]), out(dx) + keys,
+                       out(gradient_target_like(context, saved[4], "k_grad")));
     return {dx, {}, {}, {}, {}};
   }
 };
@@ -277,6 +308,19 @@ struct RotaryAttention : Function<RotaryAttention> {
 
 }  // namespace
 
+bool has_gradient(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+
+at::Tensor widened(const StoredMatrix& matrix) {
+  const int64_t width = matrix.num_inputs();
+  const at::Tensor wide_OI = at::empty({matrix.num_outputs(), width}, at::kFloat);
+  float* const values = out(wide_OI);
+  const int64_t grain = std::max<int64_t>(1, 32'768 / width);
+  at::parallel_for(0, matrix.num_outputs(), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) matrix.read_output(i, values + i * width);
+  });
+  return wide_OI;
+}
+
 at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
   if (weight.stored) return stored_rows(*weight.stored, tokens_BT);
   return Embed::apply(weight.value, tokens_BT, weight.grad.defined() ? weight.grad : weight.value);
@@ -284,6 +328,7 @@ at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
 
 at::Tensor linear(const Weight& weight, const at::Tensor& x) {
   if (!weight.stored) return Linear::apply(x, weight);
+  if (has_gradient(x)) return FrozenLinear::apply(x, *weight.stored);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.num_outputs();
   const at::Tensor y = at::empty(shape, x.options());

@@ -14,10 +14,17 @@
 
 namespace atl::model {
 
+/// Whether what is made of it is to have a gradient, whoever has weights without one.
+bool has_gradient(const at::Tensor& x);
+
+/// All of the matrix, (outputs, inputs) in FP32.
+at::Tensor widened(const StoredMatrix& matrix);
+
 /// Rows of the weight: (B, T, C).
 at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT);
 
-/// x W^T.
+/// x W^T. With a gradient for x through a matrix as stored as well: that is then widened for
+/// LibTorch's products, forwards and backwards; it has to outlive the graph.
 at::Tensor linear(const Weight& weight, const at::Tensor& x);
 
 /// The same into out_MO, contiguous, without autograd.

@@ -49,7 +49,10 @@ Parts by_use(std::span<const ParameterSpec> specs) {
 }  // namespace
 
 Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose)
-    : specs_(weights::parameter_specs(config)), parts_(by_use<decltype(parts_)>(specs_)) {
+    : Parameters(weights::parameter_specs(config), device, purpose) {}
+
+Parameters::Parameters(std::vector<ParameterSpec> specs, at::Device device, Purpose purpose)
+    : specs_(std::move(specs)), parts_(by_use<decltype(parts_)>(specs_)) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);

@@ -51,6 +51,8 @@ class Parameters {
   Parameters(const weights::ModelConfig& config, at::Device device, Purpose purpose);
   /// As they lie in the files, on the CPU and for inference.
   Parameters(const weights::ModelConfig& config, std::shared_ptr<const weights::ModelFiles> files);
+  /// Of something else than a model (adapter.h): in one flat buffer, of zeros.
+  Parameters(std::vector<weights::ParameterSpec> specs, at::Device device, Purpose purpose);
 
   at::Device device() const;
   /// Undefined where they are as stored.

@@ -67,6 +67,7 @@ SettingList RunConfig::settings() {
   model.visit(list);
   list.add("preset", preset,
            "sizes of a known model, which the others here may change: pythia-14m ...");
+  adapter.visit(list);
   train.visit(list);
   sync.visit(list);
   swarm.visit(list);
@@ -135,6 +136,33 @@ void require_elastic(const method::SyncOptions& sync, int64_t steps) {
   if (sync.codec == "auto") refuse("sync.codec = 'auto', which measures islands of one speed");
 }
 
+/// What does not go with an adapter.
+void check_adapter(const RunConfig& config) {
+  if (!config.adapter.is_on()) return;
+  if (config.train.teacher_share > 0 || !config.train.teacher.empty()) {
+    throw UsageError("train.teacher: an adapter learns from texts alone; leave it out");
+  }
+  if (config.train.device != "cpu") {
+    throw UsageError(
+        fmt::format("train.device = '{}': adapters are trained on the CPU", config.train.device));
+  }
+  const bool is_prompt = config.adapter.kind == "prompt";
+  const int64_t length =
+      config.train.sequence_length + (is_prompt ? config.adapter.prompt_tokens : 0);
+  if (length > config.model.context()) {
+    throw UsageError(
+        fmt::format("train.sequence_length and adapter.prompt_tokens are {} in all, over the "
+                    "model's {} positions",
+                    length, config.model.context()));
+  }
+}
+
+std::vector<weights::ParameterSpec> trained_specs(const RunConfig& config,
+                                                  const weights::ModelConfig& model) {
+  if (!config.adapter.is_on()) return weights::parameter_specs(model);
+  return weights::adapter_specs(model, adapter_config(config.adapter, model));
+}
+
 void check(const RunConfig& config) {
   const auto& train = config.train;
   const int64_t islands = config.swarm.num_replicas();
@@ -178,12 +206,13 @@ void check(const RunConfig& config) {
         config.swarm.outlier_factor));
   }
   if (config.swarm.is_elastic()) require_elastic(config.sync, train.steps);
+  check_adapter(config);
   weights::ModelConfig model = config.model;
   if (model.vocab_size == 0) model.vocab_size = 1;  // The tokenizer's, not known yet.
   weights::check(model);
   method::check(config.sync);
   // Refused here, before anything is started.
-  method::make_fragments(weights::parameter_specs(model), config.sync.fragment_pattern,
+  method::make_fragments(trained_specs(config, model), config.sync.fragment_pattern,
                          method::num_fragments(config.sync));
   if (method::method_of(config.sync).is_for_one && islands > 1) {
     throw UsageError(
@@ -194,6 +223,7 @@ void check(const RunConfig& config) {
 }
 
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides) {
+  check_used(config.adapter, overrides);
   for (const std::string_view assignment : overrides) {
     const std::string_view name = assignment.substr(0, assignment.find('='));
     const std::string_view section = name.substr(0, name.find('.'));

@@ -10,6 +10,7 @@
 #include "atoll/base/settings.h"
 #include "atoll/method/sync_options.h"
 #include "atoll/method/train_options.h"
+#include "atoll/run/adapter_options.h"
 #include "atoll/weights/config.h"
 
 namespace atl::run {
@@ -43,6 +44,7 @@ struct RunConfig {
   DataOptions data;
   weights::ModelConfig model;
   std::string preset;  // Of the model; empty once it is applied.
+  AdapterOptions adapter;
   method::TrainOptions train;
   method::SyncOptions sync;
   SwarmOptions swarm;
@@ -78,6 +80,10 @@ void check(const RunConfig& config);
 /// no use for. A file may hold such settings, so that one file serves several methods; who writes
 /// one beside the method on the command line expects something of it.
 void check_used(const RunConfig& config, const std::vector<std::string>& overrides);
+
+/// The parameters that are trained: the model's, or an adapter's. Throws UsageError.
+std::vector<weights::ParameterSpec> trained_specs(const RunConfig& config,
+                                                  const weights::ModelConfig& model);
 
 /// Whether islands can join when the run is under way. Then they also keep the rounds on disk that
 /// are committed after a checkpoint (round_log.h): both take the outer steps of others' rounds.

@@ -27,6 +27,12 @@ chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
   return options;
 }
 
+bool is_of_lessons(const chain::Message& message) {
+  return std::holds_alternative<chain::Adapt>(message) ||
+         std::holds_alternative<chain::LessonRows>(message) ||
+         std::holds_alternative<chain::Lesson>(message);
+}
+
 }  // namespace
 
 BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
@@ -171,6 +177,7 @@ void BlockServer::leave(const std::string& why, Duration longest, Duration silen
   {
     const MutexLock lock(mutex_);
     jobs_.emplace_back([why](BlockEngine& engine) { engine.leave(why); });
+    lessons_.emplace_back([why](BlockTrainer& trainer) { trainer.leave(why); });
     arrived_.notify_all();
   }
   const Time begin = clock_.now();
@@ -218,6 +225,7 @@ void BlockServer::take_place(chain::Span layers) {
     const MutexLock lock(mutex_);
     stops_reading_ = false;
     jobs_.clear();
+    lessons_.clear();
   }
   model::release_team();  // Of who has read the model.
   reader_ = std::thread([this, layers] { read(layers); });
@@ -332,6 +340,14 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     session = &question->session;
   } else if (const auto* keep = std::get_if<chain::Keep>(&message)) {
     session = &keep->session;
+  } else if (const auto* part = std::get_if<chain::Adapt>(&message)) {
+    session = &part->adapter;
+    bytes = part->values.size();
+  } else if (const auto* rows = std::get_if<chain::LessonRows>(&message)) {
+    session = &rows->lesson;
+    bytes = static_cast<size_t>(chain::num_bytes(rows->rows));
+  } else if (const auto* lesson = std::get_if<chain::Lesson>(&message)) {
+    session = &lesson->lesson;
   }
   const bool is_right =
       session != nullptr && (caller.gateway != 0 ? session->gateway == caller.gateway
@@ -342,6 +358,12 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   const MutexLock lock(mutex_);
   jobs_bytes_ += bytes;
   if (jobs_bytes_ > kMaxJobsBytes) throw InputError("more rows come than are read");
+  if (is_of_lessons(message)) {
+    lessons_.emplace_back([message = std::move(message)](BlockTrainer& trainer) mutable {
+      trainer.hear(std::move(message));
+    });
+    return arrived_.notify_all();
+  }
   jobs_.emplace_back([message = std::move(message), now = clock_.now()](
                          BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();
@@ -398,6 +420,7 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
     if (lines->second.control != 0 || lines->second.bulk != 0) return;
     gateways_.erase(lines);
     jobs_.emplace_back([gateway](BlockEngine& engine) { engine.forget_gateway(gateway); });
+    lessons_.emplace_back([gateway](BlockTrainer& trainer) { trainer.forget_gateway(gateway); });
     arrived_.notify_all();
     return;
   }

@@ -20,6 +20,7 @@
 #include "atoll/model/model.h"
 #include "atoll/net/transport.h"
 #include "atoll/serve/block_engine.h"
+#include "atoll/serve/block_trainer.h"
 #include "atoll/serve/kv_desk.h"
 #include "atoll/serve/part_lender.h"
 #include "atoll/swarm/inbox.h"
@@ -31,6 +32,7 @@ struct BlockServerOptions {
   /// What it says of itself: with its name, address and model; layers where its user named them.
   chain::Lease lease;
   BlockEngineOptions engine;
+  BlockTrainerOptions trainer;
   /// The model with these layers alone; null where `stops` said so while it took its time. Throws
   /// InputError. Called by the thread that reads.
   std::function<std::unique_ptr<model::Model>(model::LayerRange,
@@ -105,7 +107,7 @@ class BlockServer {
 
   // The thread that reads.
   void read(chain::Span layers);
-  void read_on(BlockEngine& engine);
+  void read_on(BlockEngine& engine, BlockTrainer& trainer);
   void send(const chain::Message& message);
   void send_to(const std::string& address, const chain::Message& message);
   void take_restored(const chain::Restore& order, chain::Span pages_layers,
@@ -127,6 +129,7 @@ class BlockServer {
   mutable Mutex mutex_;
   Condition arrived_;
   std::vector<std::function<void(BlockEngine&)>> jobs_ ATOLL_GUARDED_BY(mutex_);
+  std::vector<std::function<void(BlockTrainer&)>> lessons_ ATOLL_GUARDED_BY(mutex_);
   size_t jobs_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
   std::optional<Loaded> loaded_ ATOLL_GUARDED_BY(mutex_);  // News for the thread that speaks.

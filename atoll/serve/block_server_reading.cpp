@@ -13,6 +13,14 @@ namespace {
 constexpr double kPassSeconds = 0.5;
 constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
 
+/// Whose answer it is, of those that lessons have.
+std::optional<chain::SessionId> lesson_of(const chain::Message& message) {
+  if (const auto* rows = std::get_if<chain::LessonRows>(&message)) return rows->lesson;
+  if (const auto* values = std::get_if<chain::LessonValues>(&message)) return values->lesson;
+  if (const auto* learnt = std::get_if<chain::Learnt>(&message)) return learnt->lesson;
+  return std::nullopt;
+}
+
 int64_t ticks(Time time) { return time.time_since_epoch().count(); }
 
 }  // namespace
@@ -54,31 +62,40 @@ void BlockServer::read(chain::Span layers) {
     options.prompt_tokens =
         std::clamp<int64_t>(static_cast<int64_t>(most), kFewestTokens, options.prompt_tokens);
     BlockEngine engine(*model, options);
+    BlockTrainer trainer(*model, options_.trainer);
     num_free_ = engine.num_free();
     {
       const MutexLock lock(mutex_);
       loaded_ = {.speed = speed, .num_positions = engine.num_positions()};
     }
-    read_on(engine);
+    read_on(engine, trainer);
   } catch (const std::exception& error) {
     const MutexLock lock(mutex_);
     failure_ = error.what();
   }
 }
 
-void BlockServer::read_on(BlockEngine& engine) {
+/// Who is answered goes first: lessons go on, a layer at a time, when there is nothing to read.
+void BlockServer::read_on(BlockEngine& engine, BlockTrainer& trainer) {
   MutexLock lock(mutex_);
   while (true) {
     arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
-      return stops_reading_ || !jobs_.empty() || !engine.is_idle();
+      return stops_reading_ || !jobs_.empty() || !lessons_.empty() || !engine.is_idle() ||
+             !trainer.is_idle();
     });
     if (stops_reading_) return;
     auto jobs = std::exchange(jobs_, {});
+    auto lessons = std::exchange(lessons_, {});
     jobs_bytes_ = 0;
     lock.unlock();
     for (auto& job : jobs) job(engine);
+    for (auto& lesson : lessons) lesson(trainer);
     pass_began_ = ticks(clock_.now());
-    if (!engine.is_idle()) engine.read(clock_.now());
+    if (!engine.is_idle()) {
+      engine.read(clock_.now());
+    } else {
+      trainer.step();
+    }
     pass_began_ = 0;
     num_passes_ = engine.num_passes();
     num_sessions_ = engine.num_sessions();
@@ -86,6 +103,7 @@ void BlockServer::read_on(BlockEngine& engine) {
     for (KeptPages& pages : engine.take_kept()) {
       if (desk_) desk_->keep(std::move(pages));
     }
+    for (const chain::Message& message : trainer.take_sent()) send(message);
     lock.lock();
   }
 }
@@ -144,12 +162,17 @@ std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& mes
     gateway = testimony->session.gateway;
   } else if (const auto* restored = std::get_if<chain::Restored>(&message)) {
     gateway = restored->session.gateway;
+  } else if (const auto lesson = lesson_of(message)) {
+    gateway = lesson->gateway;
+    is_bulk = true;
   } else {
     gateway = std::get<chain::Trouble>(message).session.gateway;
   }
   const auto lines = gateways_.find(gateway);
   if (lines == gateways_.end()) return std::nullopt;
-  return is_bulk ? lines->second.bulk : lines->second.control;
+  // Who trains has one line alone.
+  const bool takes_bulk = is_bulk || lines->second.control == 0;
+  return takes_bulk ? lines->second.bulk : lines->second.control;
 }
 
 }  // namespace atl::serve

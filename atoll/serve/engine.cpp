@@ -43,7 +43,8 @@ Engine::Engine(const model::Model& model, const EngineOptions& options)
     : model_(model),
       options_(options),
       pool_(pool_of(model, options.kv_bytes)),
-      context_(std::min(model.config().context(), pool_->num_left() * kPositions)) {}
+      context_(std::min(model.config().context(), pool_->num_left() * kPositions)),
+      prefixes_(1 + options_.adapters.size()) {}
 
 decoding::GeneratorStatus Engine::status() const {
   decoding::GeneratorStatus status = counts_;
@@ -64,7 +65,9 @@ void Engine::drop(const std::set<Sequence::Id>& ids) {
 
 bool Engine::make_room(int64_t num_pages) {
   while (pool_->num_left() < num_pages) {
-    if (!prefixes_.evict()) return false;
+    const bool has_gone =
+        std::ranges::any_of(prefixes_, [](PrefixCache& prefixes) { return prefixes.evict(); });
+    if (!has_gone) return false;
   }
   return true;
 }
@@ -74,11 +77,17 @@ bool Engine::has_steady_keys(int64_t length) const {
   return length <= model_.config().steady_positions();
 }
 
+const model::Adapter* Engine::adapter_of(const Text& text) const {
+  const uint64_t number = text.sequence->adapter();
+  return number == 0 ? nullptr : options_.adapters.at(number - 1).get();
+}
+
 /// One that runs is about to read what this one begins with: once it has, that need not be read.
 bool Engine::shares_unread_beginning(const Text& text) const {
   const std::vector<int64_t>& tokens = text.sequence->tokens();
   return std::ranges::any_of(running_, [&](const Text& other) {
     if (other.sequence->tenant() != text.sequence->tenant()) return false;
+    if (other.sequence->adapter() != text.sequence->adapter()) return false;
     const int64_t num_shared =
         std::ranges::mismatch(tokens, other.sequence->tokens()).in1 - tokens.begin();
     const int64_t shared_pages = std::min(num_shared, text.length() - 1) / kPositions;
@@ -92,7 +101,8 @@ void Engine::admit() {
     Text& text = *it;
     if (text.sequence->may_skip() && has_steady_keys(text.length())) {
       text.cache =
-          model::KvCache(pool_, prefixes_.find(text.sequence->tenant(), text.sequence->tokens()));
+          model::KvCache(pool_, prefixes_.at(text.sequence->adapter())
+                                    .find(text.sequence->tenant(), text.sequence->tokens()));
       if (shares_unread_beginning(text)) {
         text.cache = model::KvCache(pool_);
         ++it;
@@ -119,7 +129,7 @@ void Engine::seek(Text& text) {
   const int64_t most = std::min(sequence.wanted_from(), text.length() - 1) / kv::kChunkTokens;
   const int64_t first = text.cache.length() / kv::kChunkTokens;
   if (most <= first) return;
-  const kv::ChunkNames& names = options_.kept->names;
+  const kv::ChunkNames& names = options_.kept->names.at(sequence.adapter());
   const auto tokens =
       std::span(sequence.tokens()).first(static_cast<size_t>(most * kv::kChunkTokens));
   const chain::Span layers{0, static_cast<int32_t>(model_.config().num_layers)};
@@ -139,7 +149,7 @@ void Engine::keep(const Text& text, int64_t begin) const {
   const int64_t end = text.cache.length() / kv::kChunkTokens;
   if (!options_.kept || begin / kv::kChunkTokens >= end) return;
   const Sequence& sequence = *text.sequence;
-  const kv::ChunkNames& names = options_.kept->names;
+  const kv::ChunkNames& names = options_.kept->names.at(sequence.adapter());
   const auto chunks = names.chunks_of(
       sequence.tenant(),
       std::span(sequence.tokens()).first(static_cast<size_t>(end * kv::kChunkTokens)));
@@ -197,7 +207,7 @@ void Engine::read() {
                       .wanted = std::max(text.sequence->wanted_from(), begin),
                       .hidden_WC = {}});
     tokens.insert(tokens.end(), unread.begin(), unread.end());
-    rows.push_back({&text.cache, counts[i]});
+    rows.push_back({&text.cache, counts[i], adapter_of(text)});
     if (counts[i] > 1 || begin == 0) counts_.prompt_tokens += counts[i];
   }
   if (rows.empty()) return;
@@ -221,9 +231,10 @@ void Engine::remember(const Text& text, int64_t begin) {
   const int64_t length = text.cache.length();
   const bool has_filled = length / kPositions > begin / kPositions;
   if (!has_filled || !has_steady_keys(text.length())) return;
-  prefixes_.add(text.sequence->tenant(),
-                std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
-                std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
+  prefixes_.at(text.sequence->adapter())
+      .add(text.sequence->tenant(),
+           std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
+           std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
   keep(text, begin);
 }
 

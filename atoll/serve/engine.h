@@ -27,14 +27,16 @@ namespace atl::serve {
 
 /// Where keys and values of texts are kept when they are over, and by what names.
 struct KeptTexts {
-  KvDesk* desk = nullptr;  // Outlives who uses it.
-  kv::ChunkNames names;
+  KvDesk* desk = nullptr;             // Outlives who uses it.
+  std::vector<kv::ChunkNames> names;  // By adapter (GenerationRequest::adapter).
 };
 
 struct EngineOptions {
   int64_t kv_bytes = int64_t{1} << 30;  // For keys and values.
   int64_t max_running = 64;             // Texts in a pass.
   int64_t prompt_tokens = 256;          // Of prompts, in a pass.
+  /// By which texts may ask to be read (GenerationRequest::adapter): of all the model's layers.
+  std::vector<std::shared_ptr<const model::Adapter>> adapters = {};
   std::optional<KeptTexts> kept = {};
 };
 
@@ -90,6 +92,7 @@ class Engine {
   };
 
   void admit();
+  const model::Adapter* adapter_of(const Text& text) const;
   bool shares_unread_beginning(const Text& text) const;
   bool has_steady_keys(int64_t length) const;
   bool make_room(int64_t num_pages);
@@ -105,8 +108,8 @@ class Engine {
   const EngineOptions options_;
   const std::shared_ptr<model::KvPool> pool_;
   const int64_t context_;
-  PrefixCache prefixes_;
-  Texts running_, waiting_;  // In the order in which they came.
+  std::vector<PrefixCache> prefixes_;  // Of the model alone, then of each adapter's texts.
+  Texts running_, waiting_;            // In the order in which they came.
   std::vector<Found> found_;
   std::string trouble_;  // Why there was no pass.
   decoding::GeneratorStatus counts_;

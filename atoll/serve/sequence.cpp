@@ -39,7 +39,7 @@ decoding::Outcome Sequence::follow(int64_t position, const at::Tensor& row) cons
 
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
                std::shared_ptr<decoding::Listener> listener)
-    : Sequence(id, request.prompt, request.tenant),
+    : Sequence(id, request.prompt, request.tenant, request.adapter),
       draw_(request, vocab_size),
       listener_(std::move(listener)),
       num_prompt_(std::ssize(request.prompt)),

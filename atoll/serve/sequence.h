@@ -24,8 +24,8 @@ class Sequence {
  public:
   using Id = decoding::Generator::Id;
 
-  Sequence(Id id, std::vector<int64_t> tokens, uint64_t tenant)
-      : id_(id), tenant_(tenant), tokens_(std::move(tokens)) {}
+  Sequence(Id id, std::vector<int64_t> tokens, uint64_t tenant, uint64_t adapter = 0)
+      : id_(id), tenant_(tenant), adapter_(adapter), tokens_(std::move(tokens)) {}
   virtual ~Sequence() = default;
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
@@ -33,6 +33,8 @@ class Sequence {
   Id id() const { return id_; }
   /// It shares with texts of the same one alone.
   uint64_t tenant() const { return tenant_; }
+  /// By which it is read: it shares with texts of the same one alone.
+  uint64_t adapter() const { return adapter_; }
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
   /// Whether it is content without the hidden states of tokens whose keys and values are there.
@@ -79,6 +81,7 @@ class Sequence {
  private:
   Id id_;
   uint64_t tenant_;
+  uint64_t adapter_;
   std::vector<int64_t> tokens_;
 };
 

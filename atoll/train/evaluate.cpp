@@ -28,6 +28,17 @@ at::Tensor tokens_BT(std::span<const int64_t> ids, at::Device device) {
 
 double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows) {
+  const auto cross_entropy = [&](const Batch& batch) {
+    return evaluate_loss(model, batch.inputs_BT.to(model.device()),
+                         batch.targets_BT.to(model.device()), {})
+        .cross_entropy.item<double>();
+  };
+  return mean_loss(cross_entropy, rows, sequence_length, num_rows, batch_rows);
+}
+
+double mean_loss(const std::function<double(const Batch&)>& cross_entropy,
+                 const data::Batches& rows, int64_t sequence_length, int64_t num_rows,
+                 int64_t batch_rows) {
   ATOLL_CHECK(batch_rows > 0 && sequence_length > 1);
   const std::vector<int64_t> read = rows.spread(num_rows);
   const int64_t count = std::ssize(read);
@@ -42,10 +53,8 @@ double mean_loss(const model::Model& model, const data::Batches& rows, int64_t s
     const auto elements = static_cast<size_t>(inputs_BT.numel());
     rows.fill(numbers, {inputs_BT.mutable_data_ptr<int64_t>(), elements},
               {targets_BT.mutable_data_ptr<int64_t>(), elements});
-    const Loss loss =
-        evaluate_loss(model, inputs_BT.to(model.device()), targets_BT.to(model.device()), {});
     // Every row trains the same number of predictions, so rows weigh alike.
-    total += loss.cross_entropy.item<double>() * static_cast<double>(size);
+    total += cross_entropy({inputs_BT, targets_BT}) * static_cast<double>(size);
   }
   return total / static_cast<double>(count);
 }

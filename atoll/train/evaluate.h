@@ -12,6 +12,7 @@
 #include "atoll/data/batches.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/model.h"
+#include "atoll/train/learner.h"
 
 namespace atl::train {
 
@@ -19,6 +20,10 @@ namespace atl::train {
 /// evenly over the split so that a few long documents do not stand for all, `batch_rows` at a time.
 double mean_loss(const model::Model& model, const data::Batches& rows, int64_t sequence_length,
                  int64_t num_rows, int64_t batch_rows);
+/// The same by whoever has a batch's mean cross entropy.
+double mean_loss(const std::function<double(const Batch&)>& cross_entropy,
+                 const data::Batches& rows, int64_t sequence_length, int64_t num_rows,
+                 int64_t batch_rows);
 
 /// How a model saw one token of a text.
 struct TokenScore {

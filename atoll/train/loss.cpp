@@ -81,6 +81,11 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   if (wanted_MV.defined()) logits_MV.sub_(wanted_MV.mul_(share_M.unsqueeze(1) * teacher_share));
 }
 
+/// One that is stored is widened once, not for each slice.
+at::Tensor in_fp32(const model::Weight& head) {
+  return head.stored ? model::widened(*head.stored) : head.value.detach();
+}
+
 /// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
 /// gradients: dhidden is written, the head's is added to.
 Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
@@ -95,11 +100,16 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   Sums sums{
       at::empty({positions}, hidden_MC.options()), at::empty({positions}, hidden_MC.options()), {}};
   if (teacher.is_there()) sums.divergences_M = at::empty({positions}, hidden_MC.options());
+  const at::Tensor head_VC = dhidden_MC.defined() ? in_fp32(head) : at::Tensor();
   for (int64_t begin = 0; begin < positions; begin += slice) {
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
     at::Tensor part_MV = logits_MV.narrow(0, 0, size);
-    model::linear_into(part_MV, head, part_MC);
+    if (head_VC.defined()) {
+      model::matmul(part_MV, part_MC, head_VC.t());
+    } else {
+      model::linear_into(part_MV, head, part_MC);
+    }
     at::Tensor capped_MV;  // Over the cap.
     if (cap > 0) {
       capped_MV = (part_MV / cap).tanh();
@@ -114,7 +124,8 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
                  teacher.share, sums.slice(begin, size));
     if (!dhidden_MC.defined()) continue;
     if (cap > 0) part_MV.mul_(1 - capped_MV.square());
-    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head.value.detach());
+    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head_VC);
+    if (!head.grad.defined()) continue;
     model::matmul(head.grad, part_MV.t(), part_MC, /*accumulates=*/true);
   }
   return sums;
@@ -181,6 +192,22 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
     gradients.push_back(at::full_like(balance, options.scale));
   }
   torch::autograd::backward(outputs, gradients);
+  return mean(sums, count, options);
+}
+
+Loss head_gradient(const model::Model& model, const at::Tensor& hidden_BTC,
+                   const at::Tensor& targets_BT, const LossOptions& options,
+                   const at::Tensor& dhidden_BTC) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor targets_M = targets_BT.reshape(-1);
+  const at::Tensor count = count_targets(targets_M);
+  const model::SoftmaxLoss kernel{static_cast<float>(options.z_loss),
+                                  dhidden_BTC.defined() ? static_cast<float>(options.scale) : 0.0F};
+  const auto rows = [&](const at::Tensor& x) {
+    return x.defined() ? x.view({-1, hidden_BTC.size(2)}) : x;
+  };
+  const Sums sums =
+      head_loss(model, rows(hidden_BTC), targets_M, count, kernel, {}, rows(dhidden_BTC));
   return mean(sums, count, options);
 }
 

@@ -40,6 +40,12 @@ struct Loss {
 Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
                           const at::Tensor& targets_BT, const LossOptions& options);
 
+/// The loss of hidden states behind the final norm by a head that stays as it is. A defined
+/// dhidden_BTC, contiguous as hidden_BTC is, gets scale x d(total)/d(hidden). Without a teacher.
+Loss head_gradient(const model::Model& model, const at::Tensor& hidden_BTC,
+                   const at::Tensor& targets_BT, const LossOptions& options,
+                   const at::Tensor& dhidden_BTC);
+
 /// The same loss without gradients, and without a teacher.
 Loss evaluate_loss(const model::Model& model, const at::Tensor& inputs_BT,
                    const at::Tensor& targets_BT, const LossOptions& options);

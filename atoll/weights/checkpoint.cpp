@@ -12,7 +12,9 @@
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/number.h"
+#include "atoll/weights/adapter.h"
 #include "atoll/weights/manifest.h"
+#include "atoll/weights/model_files.h"
 
 namespace atl::weights {
 namespace {
@@ -20,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kTemporary = ".tmp";
@@ -63,6 +64,10 @@ void remove_leftovers(const fs::path& folder) {
     if (name.starts_with(kPrefix) && name.ends_with(kTemporary)) leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path);
+}
+
+const char* model_file_of(const fs::path& folder) {
+  return fs::exists(folder / kAdapterConfigFile) ? kAdapterFile : kWeightsFile;
 }
 
 }  // namespace
@@ -134,14 +139,15 @@ void CheckpointWriter::write(const CheckpointContents& contents) {
   fs::path temporary = final_path;
   temporary += kTemporary;
   fs::create_directory(temporary);
+  const char* const model_file = contents.is_adapter ? kAdapterFile : kWeightsFile;
   try {
     json manifest = {{"format", 1},
                      {"step", contents.step},
                      {"data_order", json::parse(contents.data_order)},
                      {"tensors",
-                      {{kModelFile, tensor_hashes(contents.model)},
+                      {{model_file, tensor_hashes(contents.model)},
                        {kOptimizerFile, tensor_hashes(contents.optimizer)}}}};
-    write_safetensors(temporary / kModelFile, contents.model, {{"format", "pt"}});
+    write_safetensors(temporary / model_file, contents.model, {{"format", "pt"}});
     write_safetensors(temporary / kOptimizerFile, contents.optimizer, {{"format", "pt"}});
     std::set<fs::path> folders;  // Of files that have one of their own.
     for (const auto& [name, text] : contents.files) {
@@ -190,11 +196,11 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& folde
 }
 
 Checkpoint::Checkpoint(const fs::path& folder)
-    : model_(folder / kModelFile),
+    : model_(folder / model_file_of(folder)),
       optimizer_(folder / kOptimizerFile),
       state_(read_file(folder / "state.json")) {
   const Manifest manifest(folder);
-  manifest.check_tensors(kModelFile, model_);
+  manifest.check_tensors(model_file_of(folder), model_);
   manifest.check_tensors(kOptimizerFile, optimizer_);
   manifest.check_files();
 }

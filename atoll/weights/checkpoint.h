@@ -31,7 +31,8 @@ namespace atl::weights {
 /// One checkpoint to write. The tensors' memory must not change before release().
 struct CheckpointContents {
   int64_t step = 0;
-  std::vector<TensorView> model;      // To model.safetensors.
+  bool is_adapter = false;            // Its tensors are no model's (adapter.h).
+  std::vector<TensorView> model;      // To model.safetensors, or adapter_model.safetensors.
   std::vector<TensorView> optimizer;  // To optimizer.safetensors; may be empty.
   std::map<std::string, std::string>
       files;               // Other files by name: config.json, tokenizer.json, ...

@@ -11,6 +11,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/weights/adapter.h"
 #include "atoll/weights/families.h"
 #include "atoll/weights/gguf_model.h"
 #include "atoll/weights/manifest.h"
@@ -52,6 +53,11 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder) {
     if (!newest || newest->filename() < entry.path().filename()) newest = entry.path();
   }
   // Falling back to an older model without a word would answer for another one.
+  if (newest && fs::exists(*newest / kAdapterConfigFile)) {
+    throw InputError(fmt::format(
+        "checkpoint '{}' is an adapter, not a model; serve its model with --adapter NAME={}",
+        newest->string(), newest->string()));
+  }
   if (newest && !fs::exists(*newest / "config.json")) {
     throw InputError(
         fmt::format("checkpoint '{}' has no config.json: it is damaged; remove this folder to go "

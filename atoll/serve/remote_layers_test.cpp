@@ -1,0 +1,325 @@
+// Lessons through servers are those of the layers here, to the bit, whatever becomes of servers;
+// and what servers make of nonsense.
+#include "atoll/serve/remote_layers.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "atoll/base/error.h"
+#include "atoll/serve/block_trainer.h"
+#include "atoll/serve/lesson_values.h"
+#include "atoll/testing_torch/chain_swarm.h"
+
+namespace atl::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
+  const at::Tensor values = at::empty(shape, at::kFloat);
+  auto* const data = values.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    data[i] = static_cast<float>(random_normal(5, stream, static_cast<uint64_t>(i)));
+  }
+  return values;
+}
+
+model::Adapter small_adapter() {
+  model::Adapter adapter(small_model().config(),
+                         {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "down_proj"}},
+                         {0, 3}, at::kCPU, model::Purpose::kTraining);
+  adapter.initialise(1);
+  const at::NoGradGuard no_grad;
+  adapter.parameters().values_P().add_(drawn({adapter.parameters().values_P().numel()}, 3), 0.1);
+  return adapter;
+}
+
+std::vector<at::Tensor> batches(size_t count) {
+  std::vector<at::Tensor> inputs_BTC;
+  for (size_t i = 0; i < count; ++i) inputs_BTC.push_back(drawn({2, 7, 24}, 20 + i));
+  return inputs_BTC;
+}
+
+at::Tensor turned(size_t batch, const at::Tensor& y_BTC) {
+  return y_BTC * 0.1 + drawn({2, 7, 24}, 40 + batch);
+}
+
+class RemoteLayersTest : public ChainSwarm {
+ protected:
+  std::unique_ptr<RemoteLayers> remote(RemoteLayersOptions options = {}) {
+    options.post = {
+        .coordinator = "coordinator:7", .authority = {}, .tell = {}, .watches = kDigest};
+    options.digest = kDigest;
+    options.avoidance = std::chrono::milliseconds(200);
+    options.log = [this](const std::string& line) { log_ += line + '\n'; };
+    return std::make_unique<RemoteLayers>(
+        small_model().config(), std::move(options),
+        [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
+        clock_);
+  }
+  /// Gradients of inputs, and behind them those of the adapter.
+  static std::vector<at::Tensor> gradients(train::FrozenLayers& layers,
+                                           const train::FrozenLayers::Turn& turn = turned,
+                                           int num_steps = 1) {
+    const model::Adapter adapter = small_adapter();
+    std::vector<at::Tensor> found;
+    for (int step = 0; step < num_steps; ++step) {
+      found = layers.learn(batches(5), adapter, turn);
+      const at::NoGradGuard no_grad;
+      const at::Tensor& gradients_P = adapter.parameters().gradients_P();
+      adapter.parameters().values_P().sub_(gradients_P / gradients_P.abs().max(), 0.01);
+    }
+    found.push_back(adapter.parameters().gradients_P());
+    return found;
+  }
+  static void expect_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << i;
+  }
+
+  train::LocalLayers local_{small_model()};
+  std::string log_;
+};
+
+TEST_F(RemoteLayersTest, LearnsAsTheLayersHereToTheBit) {
+  serve("a", {0, 1});
+  serve("b", {1, 2});
+  serve("c", {2, 3});
+  const auto layers = remote();
+  expect_equal(gradients(*layers, turned, 3), gradients(local_, turned, 3));
+  const model::Adapter adapter = small_adapter();
+  EXPECT_TRUE(layers->read(batches(1)[0], adapter).equal(local_.read(batches(1)[0], adapter)));
+  EXPECT_EQ(layers->num_lost(), 0);
+}
+
+TEST_F(RemoteLayersTest, AServerThatDiesBetweenForwardsAndBackwardsIsReplaced) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  const auto layers = remote();
+  const auto turn = [this](size_t batch, const at::Tensor& y_BTC) {
+    if (batch == 1) {
+      server("b").kill();
+      serve("c", {1, 2});  // Whose place two take, which its spans have to be cut for.
+      serve("d", {2, 3});
+    }
+    return turned(batch, y_BTC);
+  };
+  expect_equal(gradients(*layers, turn), gradients(local_));
+  EXPECT_GE(layers->num_lost(), 1);
+  EXPECT_THAT(log_, HasSubstr("is gone"));
+}
+
+TEST_F(RemoteLayersTest, TextsAreAnsweredWhileOthersLearn) {
+  serve("a", {0, 2});
+  serve("b", {2, 3});
+  const auto generator = gateway(0.0);
+  const auto asked = requests(20);
+  const auto layers = remote();
+  const auto before = gradients(local_, turned, 3);
+  auto heard = ask(*generator, asked);
+  expect_equal(gradients(*layers, turned, 3), before);
+  expect_same(heard, asked);
+}
+
+TEST_F(RemoteLayersTest, AdaptersThatServersForgetAreSentAgain) {
+  // As from a server that has room for one adapter, and others use it.
+  int count = 0;
+  serve("a", {0, 3}, {}, 1, [&count](chain::Message& message) {
+    if (auto* learnt = std::get_if<chain::Learnt>(&message); learnt != nullptr && ++count == 2) {
+      message = chain::Trouble{.session = learnt->lesson,
+                               .epoch = 0,
+                               .fault = chain::Fault::kNotKept,
+                               .reason = "not here"};
+    }
+  });
+  const auto layers = remote();
+  expect_equal(gradients(*layers, turned, 2), gradients(local_, turned, 2));
+}
+
+TEST_F(RemoteLayersTest, NanInAGradientEndsTraining) {
+  serve("a", {0, 3}, {}, std::nanf(""));
+  const auto layers = remote();
+  try {
+    gradients(*layers);
+    FAIL() << "what a server makes is not finite";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("could not read a micro-batch"));
+  }
+}
+
+TEST_F(RemoteLayersTest, WithoutServersItSaysWhichLayersLack) {
+  serve("a", {0, 1});
+  const auto layers = remote({.patience = std::chrono::milliseconds(300)});
+  try {
+    gradients(*layers);
+    FAIL() << "layers 1 and 2 are nowhere";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("with no server"));
+  }
+}
+
+// --- one server, and strangers' messages ---
+
+class BlockTrainerTest : public ::testing::Test {
+ protected:
+  static constexpr chain::SessionId kLesson{.gateway = 1, .number = 5};
+  static constexpr chain::SessionId kAdapter{.gateway = 1, .number = 1};
+
+  static chain::Adapt adapt() {
+    const model::Adapter adapter = small_adapter();
+    return {.adapter = kAdapter,
+            .version = 1,
+            .layers = {0, 3},
+            .rank = 2,
+            .alpha = 3,
+            .targets = adapter.config().targets,
+            .values = parts_of(adapter.parameters().values_P())[0].bytes};
+  }
+  void send_rows(bool is_gradient, float value = 1) {
+    const at::Tensor x_BTC = drawn({2, 7, 24}, 1).mul_(value);
+    chain::Rows rows = rows_of(drawn({2, 7, 24}, 1), chain::Precision::kFp32).at(0);
+    const size_t before = rows.rows_TC.size() / 14 - 24 * sizeof(float);  // Of each row.
+    for (size_t i = 0; i < 14; ++i) {
+      std::memcpy(rows.rows_TC.data() + i * (before + 24 * sizeof(float)) + before,
+                  x_BTC.const_data_ptr<float>() + i * 24, 24 * sizeof(float));
+    }
+    trainer_.hear(chain::LessonRows{.lesson = kLesson, .is_gradient = is_gradient, .rows = rows});
+  }
+  static chain::Lesson lesson() {
+    return {.lesson = kLesson,
+            .adapter = kAdapter,
+            .version = 1,
+            .layers = {0, 3},
+            .goes_back = true,
+            .num_texts = 2,
+            .num_tokens = 7};
+  }
+  std::vector<chain::Message> said() {
+    while (!trainer_.is_idle()) trainer_.step();
+    return trainer_.take_sent();
+  }
+  void expect_fault(chain::Fault fault, const std::string& reason) {
+    const auto sent = said();
+    std::string all;
+    for (const chain::Message& each : sent) {
+      const auto* const trouble = std::get_if<chain::Trouble>(&each);
+      all += trouble != nullptr ? trouble->reason + "; " : "an answer; ";
+    }
+    ASSERT_EQ(sent.size(), 1U) << all;
+    ASSERT_TRUE(std::holds_alternative<chain::Trouble>(sent[0]));
+    EXPECT_EQ(std::get<chain::Trouble>(sent[0]).fault, fault);
+    EXPECT_THAT(std::get<chain::Trouble>(sent[0]).reason, HasSubstr(reason));
+  }
+
+  BlockTrainer trainer_{small_model(), {}};
+};
+
+TEST_F(BlockTrainerTest, AnswersALesson) {
+  trainer_.hear(adapt());
+  send_rows(false);
+  send_rows(true);
+  trainer_.hear(lesson());
+  const auto sent = said();
+  if (const auto* trouble = std::get_if<chain::Trouble>(&sent.at(0))) FAIL() << trouble->reason;
+  ASSERT_EQ(sent.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<chain::LessonValues>(sent[0]));
+  EXPECT_TRUE(std::holds_alternative<chain::LessonRows>(sent[1]));
+  EXPECT_TRUE(std::holds_alternative<chain::Learnt>(sent[2]));
+}
+
+TEST_F(BlockTrainerTest, AnAdapterOfAnotherShapeOrRankIsRefused) {
+  chain::Adapt more = adapt();
+  more.values.resize(more.values.size() + 4);
+  trainer_.hear(more);
+  expect_fault(chain::Fault::kDamaged, "where there are");
+  chain::Adapt large = adapt();
+  large.rank = 4096;
+  large.targets = {"q_proj"};
+  large.begin = 4;
+  trainer_.hear(large);
+  expect_fault(chain::Fault::kDamaged, "do not follow");
+  chain::Adapt other = adapt();
+  other.targets = {"query"};
+  trainer_.hear(other);
+  expect_fault(chain::Fault::kDamaged, "no projection 'query'");
+  chain::Adapt elsewhere = adapt();
+  elsewhere.layers = {2, 4};
+  trainer_.hear(elsewhere);
+  expect_fault(chain::Fault::kNotKept, "not here");
+  // Half of one is none.
+  chain::Adapt half = adapt();
+  half.values.resize(half.values.size() / 8 * 4);
+  trainer_.hear(half);
+  send_rows(false);
+  send_rows(true);
+  trainer_.hear(lesson());
+  expect_fault(chain::Fault::kNotKept, "the adapter is not here");
+}
+
+TEST_F(BlockTrainerTest, WhatIsNotFiniteIsRefused) {
+  chain::Adapt not_finite = adapt();
+  const float nan = std::nanf("");
+  std::memcpy(not_finite.values.data(), &nan, sizeof nan);
+  trainer_.hear(not_finite);
+  expect_fault(chain::Fault::kDamaged, "not finite");
+  trainer_.hear(adapt());
+  send_rows(false);
+  send_rows(true, nan);
+  expect_fault(chain::Fault::kDamaged, "is nan");
+  send_rows(false);
+  send_rows(true, 1e37F);  // Whose gradients overflow.
+  trainer_.hear(lesson());
+  const auto sent = said();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<chain::Trouble>(sent[0]));
+}
+
+TEST_F(BlockTrainerTest, LessonsOfOtherRowsThanHaveComeAreRefused) {
+  trainer_.hear(lesson());
+  expect_fault(chain::Fault::kDamaged, "without rows");
+  trainer_.hear(adapt());
+  send_rows(false);
+  trainer_.hear(lesson());
+  expect_fault(chain::Fault::kDamaged, "other rows than have come");
+  send_rows(false);
+  send_rows(true);
+  chain::Lesson longer = lesson();
+  longer.num_texts = 1;
+  longer.num_tokens = 1000;
+  trainer_.hear(longer);
+  expect_fault(chain::Fault::kDamaged, "over the model's context");
+}
+
+TEST_F(BlockTrainerTest, AdaptersUsedLongestAgoGoFirst) {
+  const auto bytes = static_cast<int64_t>(adapt().values.size());
+  BlockTrainer trainer(small_model(), {.adapter_bytes = 2 * bytes});
+  const auto add = [&](uint64_t number) {
+    chain::Adapt message = adapt();
+    message.adapter.number = number;
+    trainer.hear(message);
+  };
+  for (const uint64_t number : {1, 2, 3}) add(number);
+  const auto is_here = [&](uint64_t number) {
+    const at::Tensor x_BTC = drawn({2, 7, 24}, 1);
+    for (chain::Rows& rows : rows_of(x_BTC, chain::Precision::kFp32)) {
+      trainer.hear(chain::LessonRows{.lesson = kLesson, .rows = rows});
+    }
+    chain::Lesson asked = lesson();
+    asked.goes_back = false;
+    asked.adapter.number = number;
+    trainer.hear(asked);
+    while (!trainer.is_idle()) trainer.step();
+    return !std::holds_alternative<chain::Trouble>(trainer.take_sent().at(0));
+  };
+  EXPECT_FALSE(is_here(1));
+  EXPECT_TRUE(is_here(2));
+  EXPECT_TRUE(is_here(3));
+}
+
+}  // namespace
+}  // namespace atl::serve

@@ -1,0 +1,26 @@
+#include "atoll/train/learner.h"
+
+#include <ATen/core/grad_mode.h>
+
+namespace atl::train {
+
+double ModelLearner::add_gradients(std::span<const Batch> batches) {
+  const at::Device device = model_.device();
+  LossOptions options = options_;
+  options.scale = 1.0 / static_cast<double>(batches.size());
+  double sum = 0;
+  for (const Batch& batch : batches) {
+    const Loss loss = accumulate_gradients(model_, batch.inputs_BT.to(device),
+                                           batch.targets_BT.to(device), options);
+    sum += loss.cross_entropy.item<double>();
+  }
+  return sum / static_cast<double>(batches.size());
+}
+
+double ModelLearner::cross_entropy(const Batch& batch) {
+  const at::Device device = model_.device();
+  return evaluate_loss(model_, batch.inputs_BT.to(device), batch.targets_BT.to(device), {})
+      .cross_entropy.item<double>();
+}
+
+}  // namespace atl::train

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Adapters by real processes: here, through servers that die, by several islands, and what is refused.
+
+usage: finetuning_test.py ATOLL STORE [unittest arguments]
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from serving_swarm import ServingSwarm
+
+ATOLL = STORE = ""
+ROOT = None
+DEADLINE_S = 120
+SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_layers": 3, "num_heads": 2, "num_kv_heads": 1, "max_positions": 128}
+TRAIN = ["--train.batch_rows=4", "--train.micro_batch_rows=1", "--train.sequence_length=32", "--train.eval_rows=2", "--train.threads=1",
+         "--train.lr=1e-2", "--train.log_every=1", "--json"]
+
+
+def run(*words, code=0):
+    done = subprocess.run([ATOLL, *map(str, words)], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stderr if code else json.loads(done.stdout.strip().split("\n")[-1])
+
+
+def lora(name, *words, code=0, steps=12):
+    return run("train", "--frozen", ROOT / "base", "--adapter", "lora", "--run", ROOT / name, "--data", STORE, f"--train.steps={steps}", *TRAIN,
+               *words, code=code)
+
+
+class FinetuningTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        run("train", "--run", ROOT / "base", "--data", STORE, "--train.steps=3", "--train.batch_rows=2", "--train.sequence_length=32",
+            "--train.eval_rows=2", "--train.threads=1", "--json", *(f"--model.{key}={value}" for key, value in SHAPE.items()))
+
+    def test_through_servers_that_die_it_learns_the_same_bits(self):
+        here = lora("here")
+        self.assertNotEqual(here["val_loss"], here["val_loss_start"])
+        swarm = ServingSwarm(ATOLL, ROOT / "base", ROOT / "swarm")
+        try:
+            swarm.coordinate()
+            for name, span in (("a", "0:1"), ("b", "1:2"), ("c", "2:3")):
+                swarm.serve(name, span)
+
+            def replace():
+                metrics = ROOT / "there" / "metrics.jsonl"
+                while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+                    time.sleep(0.02)
+                swarm.kill("b")
+                swarm.serve("d", "1:3")
+            thread = threading.Thread(target=replace, daemon=True)
+            thread.start()
+            there = lora("there", "--servers", swarm.port.address)
+            thread.join(DEADLINE_S)
+            self.assertIn("d", swarm.spans)
+        finally:
+            swarm.end()
+        self.assertEqual([here[key] for key in ("digest", "train_loss", "val_loss")], [there[key] for key in ("digest", "train_loss", "val_loss")])
+
+    def test_it_resumes_and_is_what_it_would_have_been(self):
+        whole = lora("whole", "--train.warmup_steps=0", "--train.schedule=constant", "--train.checkpoint_every=6", "--train.keep_checkpoints=0")
+        run("train", "--run", ROOT / "whole", "--json")  # Complete: nothing is done.
+        newest = max((ROOT / "whole" / "checkpoints").iterdir())
+        for path in newest.iterdir():
+            path.unlink()
+        newest.rmdir()
+        self.assertEqual(run("train", "--run", ROOT / "whole", "--json")["digest"], whole["digest"])
+
+    def test_islands_agree_on_an_adapter(self):
+        found = lora("islands", "--islands", 2, "--sync.sync_every=4", steps=8)
+        self.assertNotEqual(found["val_loss"], found["val_loss_start"])
+        self.assertTrue((max((ROOT / "islands" / "island-1" / "checkpoints").iterdir()) / "adapter_model.safetensors").exists())
+
+    def test_what_cannot_be_is_refused(self):
+        refused = lambda *words: run("train", "--run", ROOT / "x", "--data", STORE, *words, code=2)
+        self.assertIn("add --adapter lora", refused("--frozen", ROOT / "base"))
+        self.assertIn("name it, --frozen", refused("--adapter", "lora"))
+        self.assertIn("no projection 'query'", lora("x", "--adapter.targets=query", code=2))
+        self.assertIn("adapter.prompt_tokens has no effect", lora("x", "--adapter.prompt_tokens=3", code=2))
+        self.assertIn("--init is a model that is trained", lora("x", "--init", ROOT / "base", code=2))
+        self.assertIn("adapters are trained on the CPU", lora("x", "--train.device=cuda", code=2))
+
+    def test_a_pickle_is_no_adapter(self):
+        folder = ROOT / "pickle"
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}))
+        (folder / "adapter_model.bin").write_bytes(b"\x80\x02}q\x00.")
+        said = run("serve", ROOT / "base", "--gateway", "--listen", "127.0.0.1:0", "--adapter", f"a={folder}", code=1)
+        self.assertIn("is a pickle", said)
+        said = run("serve", ROOT / "base", "--gateway", "--listen", "127.0.0.1:0", "--adapter", "a", code=2)
+        self.assertIn("NAME=FOLDER", said)
+
+
+if __name__ == "__main__":
+    ATOLL, STORE = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        ROOT = pathlib.Path(folder)
+        unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
