@@ -57,7 +57,7 @@ class Store:
         return self.swarm.folder / f"{name}-kv"
 
     def alone(self):
-        url = self.swarm.alone("one", "--kv-store", self.folder("one"), "--kv-gib", "1")
+        url = self.swarm.alone("one", "--kv-store", self.folder("one"))
         complete(url, prompt="a", max_tokens=1)
         return url
 

@@ -40,6 +40,7 @@ void Arrivals::go_back(int64_t position) {
 
 Verdict judge(const Recomputed& found, bool is_mixed) {
   using Kind = Verdict::Kind;
+  bool behind_restored = false;
   for (size_t i = 0; i < found.hops.size(); ++i) {
     const auto& [received, made, is_restored] = found.hops[i];
     if (is_wrong(received)) {
@@ -47,7 +48,9 @@ Verdict judge(const Recomputed& found, bool is_mixed) {
       if (i > 0) return {.kind = Kind::kContradiction, .hop = i - 1};
       return {.kind = Kind::kLiar, .reason = "it says that it got other rows than were sent to it"};
     }
-    if (is_wrong(made) && is_restored) return {.kind = Kind::kUnknown};
+    // Errors that are small where they come from grow on their way.
+    behind_restored = behind_restored || is_restored;
+    if (is_wrong(made) && behind_restored) return {.kind = Kind::kUnknown};
     if (is_wrong(made)) {
       return {.kind = Kind::kLiar,
               .hop = i,

@@ -27,7 +27,8 @@ struct Audit {
   uint64_t session = 0;  // Its number.
   std::vector<Hop> hops;
   std::vector<std::string> servers;  // The names of the hops'.
-  int64_t end = 0;                   // Its first tokens, as many.
+  int64_t end = 0;                   // Its first tokens, as many,
+  int64_t unseen = 0;                // of which some server has not read so many.
   /// Rows may have come from servers that are not in the chain any more.
   bool is_mixed = false;
   Time since{};

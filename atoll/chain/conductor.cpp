@@ -131,6 +131,13 @@ bool Conductor::find_chain(Key key, Session& session, Time now) {
     }
     session.shares_with = other->number;
     session.is_mixed = other->is_mixed;
+    if (options_.kept_tokens > 0) {
+      session.kept_by = other->kept_by;
+      const auto shared = static_cast<uint32_t>(session.text.num_shared / options_.kept_tokens);
+      for (auto& [address, kept] : session.kept_by) {
+        kept.num_chunks = std::min(kept.num_chunks, shared);
+      }
+    }
     begin(key, session, other->hops, now);
     return true;
   }
@@ -142,7 +149,10 @@ bool Conductor::find_chain(Key key, Session& session, Time now) {
 }
 
 void Conductor::begin(Key key, Session& session, std::vector<Hop> hops, Time now) {
-  for (Hop& hop : hops) hop.send_from = 0;
+  for (Hop& hop : hops) {
+    hop.send_from = 0;
+    hop.restored = session.shares_with == 0 ? 0 : std::min(hop.restored, session.text.num_shared);
+  }
   hops.back().send_from = session.text.wanted_from;
   session.number = ++last_number_;
   keys_[session.number] = key;
@@ -189,7 +199,8 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.hops = session.hops;
     const int64_t skipped =
         session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;
-    if (session.epoch == 1 && session.num_fed == skipped) feed.num_skipped = skipped;
+    const bool is_first = session.epoch == 1 && session.most_done == 0;
+    if (is_first && session.num_fed == skipped) feed.num_skipped = skipped;
     actions_.emplace_back(std::move(feed));
     session.num_fed = end;
   }
@@ -224,7 +235,7 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     }
   }
   feed(key, session);
-  keep_chunks(key, session, now);
+  if (message.epoch == session.epoch) keep_chunks(key, session, now);
   consider_audit(key, session, kAuditedAtLeast, now);
   const bool is_awaited = std::ranges::any_of(sessions_, [&](const auto& other) {
     return other.second.hops.empty() && other.second.text.shares_with == found->first;

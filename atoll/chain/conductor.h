@@ -108,6 +108,8 @@ class Conductor {
   struct Drop {
     uint64_t number = 0;
   };
+  /// What was kept of texts is to be found by nobody any more: some of it may be wrong.
+  struct ForgetKept {};
   /// What rests is not there any more.
   struct Gone {
     Key key = 0;
@@ -119,7 +121,7 @@ class Conductor {
     std::string reason;
   };
   using Action = std::variant<Connect, HangUp, Say, Feed, Refuse, SetAside, Recompute, Drop, Gone,
-                              Accuse, KeepChunks, RestoreChunks>;
+                              Accuse, KeepChunks, RestoreChunks, ForgetKept>;
 
   /// A text, as its owner knows it.
   struct Text {
@@ -288,6 +290,7 @@ class Conductor {
   void end_restoring(Key key, Session& session, Time now);
   void resend(Session& session, const std::vector<size_t>& resenders);
   void watch_restores(Time now);
+  void forget_kept();
   void watch_servers(Time now);
   void watch_sessions(Time now);
   void cut_link(Key key, Session& session, Time now);

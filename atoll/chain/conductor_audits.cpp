@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kMostOwed = 1024;  // What cannot be recomputed in time never is.
 constexpr int64_t kDeepest = 1024;
+constexpr int64_t kMostUnseen = 8192;
 constexpr size_t kMostAudits = 16;
 constexpr Duration kTestimonyPatience = std::chrono::seconds(10);
 /// Who has served on and said nothing so often has something to hide.
@@ -48,10 +49,14 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
     owed = std::max(owed, server->second.to_audit);
     audit.servers.push_back(server->second.lease.name);
   }
-  if (owed < static_cast<double>(kAuditedAtLeast)) return;
-  if (unseen > 0 && unseen + kAuditedAtLeast > std::min(num_sure, kDeepest)) return;
+  // What it costs is what is recomputed: such audits are the rarer the more was restored.
+  const int64_t least_end = unseen + kAuditedAtLeast;
+  if (owed < std::min(static_cast<double>(least_end), kMostOwed)) return;
+  if (unseen > 0 && least_end > std::min(num_sure, kMostUnseen)) return;
   const double depth = owed / (1 - random_uniform(options_.audit_seed, 0, ++last_audit_));
-  audit.end = std::min({num_sure, kDeepest, unseen + static_cast<int64_t>(std::min(depth, 1e9))});
+  audit.end =
+      std::min(num_sure, unseen + std::min(kDeepest, static_cast<int64_t>(std::min(depth, 1e9))));
+  audit.unseen = unseen;
   audit.is_mixed = session.is_mixed;
   audit.since = now;
   audit.said.resize(audit.hops.size());
@@ -149,7 +154,7 @@ void Conductor::recomputed(const Recomputed& found, Time now) {
   if (found.hops.empty()) return drop_audit(found.number);
   const auto audit = audits_.extract(found.number);
   if (audit.empty()) return;
-  num_audited_ += audit.mapped().end;
+  num_audited_ += audit.mapped().end - audit.mapped().unseen;
   const Verdict verdict = judge(found, audit.mapped().is_mixed);
   switch (verdict.kind) {
     case Verdict::Kind::kGood:
@@ -161,6 +166,7 @@ void Conductor::recomputed(const Recomputed& found, Time now) {
     case Verdict::Kind::kContradiction:
       return contradict(audit.mapped(), verdict.hop, now);
     case Verdict::Kind::kUnknown:
+      forget_kept();
       begin_anew_of(audit.mapped().session, now);
   }
 }
@@ -177,6 +183,7 @@ void Conductor::contradict(const Audit& audit, size_t hop, Time now) {
       return a.address == from && b.address == to;
     };
     if (std::ranges::adjacent_find(session.hops, is_link) != session.hops.end()) {
+      session.may_restore = false;
       begin_anew(session, now);
     }
   }
@@ -201,10 +208,25 @@ void Conductor::convict(const std::string& address, const std::string& name,
   for (auto& [key, session] : sessions_) {
     const bool has_it =
         std::ranges::find(session.hops, address, &Hop::address) != session.hops.end();
-    if (has_it || session.is_mixed) begin_anew(session, now);
+    if (!has_it && !session.is_mixed) continue;
+    session.may_restore = false;
+    begin_anew(session, now);
   }
+  forget_kept();
   actions_.emplace_back(Accuse{.address = address, .server = name, .reason = reason});
   find_chains(now);
+}
+
+/// Some of it may have been made, or kept, by a liar: nothing that was kept before is asked for any
+/// more.
+void Conductor::forget_kept() {
+  if (options_.kept_tokens == 0) return;
+  for (auto& [key, session] : sessions_) {
+    session.kept_by.clear();
+    session.holders.clear();
+  }
+  for (auto& [key, rest] : resting_) rest.kept_by.clear();
+  actions_.emplace_back(ForgetKept{});
 }
 
 void Conductor::watch_audits(Time now) {

@@ -263,6 +263,7 @@ void Conductor::watch_sessions(Time now) {
       if (now - session.progressed > patience_for(session, now)) refused.push_back(key);
       continue;
     }
+    if (session.restoring) continue;  // It has a time of its own.
     const bool are_idle = std::ranges::all_of(session.hops, [&](const Hop& hop) {
       const auto server = servers_.find(hop.address);
       return server != servers_.end() && server->second.watch.is_idle();

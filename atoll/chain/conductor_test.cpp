@@ -230,12 +230,14 @@ TEST(Conductor, TextsThatAreOverAreKeptForAWhile) {
 
 TEST(Conductor, WhoTakesAPlaceBeginsWithWhatWasKept) {
   SimulatedChain world(2, {.kept_tokens = SimulatedChain::kKeptTokens});
+  world.layer_speed = 20;
   world.add_server("a", {0, 4});
   world.add_server("b", {4, 8});
   world.add_server("b2", {4, 8});
   world.add_server("c", {8, 12});
   world.ask(1, prompt_of(1, 40), 200);
   world.run_for(milliseconds(600));
+  world.restoring_ms = 8000;  // Longer than something that was lost on the way is waited for.
   const std::string used = world.servers().at("b").sessions.empty() ? "b2" : "b";
   const std::string other = used == "b" ? "b2" : "b";
   const int64_t before = world.servers().at("a").num_read;

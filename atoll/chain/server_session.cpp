@@ -7,12 +7,12 @@
 
 namespace atl::chain {
 
-ServerSession::ServerSession(SessionId id, int64_t num_restored)
+ServerSession::ServerSession(SessionId id, Span layers, int64_t num_restored)
     : id_(id),
       length_(num_restored),
       arrived_(num_restored),
       kept_begin_(num_restored),
-      is_restored_(true),
+      restored_layers_(layers),
       received_(static_cast<size_t>(num_restored)),
       made_(static_cast<size_t>(num_restored)) {}
 
@@ -96,7 +96,10 @@ ServerSession::Taken ServerSession::take(Work work) {
   if (hops_.empty() || work.epoch > epoch_) {
     const std::string before = next();
     const bool is_new = hops_.empty();
-    if (is_new && is_restored_) go_back(std::min(length_, work.hops.front().restored));
+    if (is_new && restored_layers_) {
+      const Hop& own = work.hops.front();
+      go_back(own.layers == *restored_layers_ ? std::min(length_, own.restored) : 0);
+    }
     epoch_ = work.epoch;
     hops_ = std::move(work.hops);
     // Its gateway says so as well (Reroute), but that may come later than these rows.
@@ -196,8 +199,8 @@ std::optional<std::vector<Message>> ServerSession::reroute(const Reroute& messag
   if (message.epoch <= rerouted_ || message.epoch < epoch_) return std::vector<Message>();
   const bool is_here = !hops_.empty() && message.hops.front().layers == layers();
   if (!is_here || message.hops.size() == 1) return std::nullopt;
+  if (!keeps_ || message.hops[1].restored < kept_begin_) return std::nullopt;
   hops_ = message.hops;
-  if (!can_resend()) return std::nullopt;
   rerouted_ = epoch_ = message.epoch;
   return kept_from(hops_[1].restored);
 }

@@ -26,7 +26,7 @@ class ServerSession {
   explicit ServerSession(SessionId id) : id_(id) {}
   /// One whose first positions, as many, have keys and values that were read elsewhere: what came,
   /// and what was made of it, is not known here.
-  ServerSession(SessionId id, int64_t num_restored);
+  ServerSession(SessionId id, Span layers, int64_t num_restored);
   /// One that begins with the first `num_shared` positions of another, which has read them.
   ServerSession(SessionId id, const ServerSession& other, int64_t num_shared);
 
@@ -104,7 +104,7 @@ class ServerSession {
   std::deque<Rows> unread_;
   std::deque<Rows> kept_;  // All from this position on.
   int64_t kept_begin_ = 0;
-  bool is_restored_ = false;
+  std::optional<Span> restored_layers_;
   std::vector<Fingerprint> received_;  // Of all positions; of those that were restored, zeros.
   std::vector<Fingerprint> made_;
   std::vector<Message> again_;

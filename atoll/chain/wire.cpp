@@ -128,7 +128,7 @@ constexpr uint64_t kMostLessonRows = uint64_t{1} << 20;
 
 constexpr size_t kMaxChunks = size_t{1} << 16;  // 16 million tokens.
 constexpr int32_t kMaxLayers = 1 << 12;
-constexpr size_t kMaxHolders = 16;
+constexpr size_t kMaxHolders = 4;
 constexpr size_t kMaxBlobs = size_t{1} << 12;  // A chunk of all layers.
 
 bool is_position(int64_t value) { return value >= 0 && value <= kMaxPosition; }

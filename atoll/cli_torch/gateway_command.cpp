@@ -13,7 +13,6 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
-#include "atoll/base/sealing.h"
 #include "atoll/chain/server_session.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
@@ -115,14 +114,18 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
   return {.loaded = std::move(loaded), .name = {}, .digest = std::move(digest), .load = load};
 }
 
+std::filesystem::path secret_file(const GatewayArguments& arguments) {
+  if (!arguments.kv_secret.empty() || arguments.swarm.folder.empty()) return arguments.kv_secret;
+  return std::filesystem::path(arguments.swarm.folder) / "kv-secret";
+}
+
 std::optional<Digest> kv_secret(const GatewayArguments& arguments) {
   if (arguments.no_kv_store) {
     if (arguments.kv_secret.empty()) return std::nullopt;
     throw UsageError("--kv-secret: with --no-kv-store nothing is kept");
   }
-  if (!arguments.kv_secret.empty()) return kept_secret(arguments.kv_secret);
-  if (arguments.swarm.folder.empty()) return random_key();
-  return kept_secret(std::filesystem::path(arguments.swarm.folder) / "kv-secret");
+  const std::filesystem::path file = secret_file(arguments);
+  return file.empty() ? new_secret(file) : kept_secret(file);
 }
 
 /// Nothing where it was stopped.
@@ -156,17 +159,19 @@ void answer(const GatewayArguments& arguments) {
   post.watches = own->digest;
   const auto generator = std::make_shared<serve::ChainGenerator>(
       loaded.model,
-      serve::ChainOptions{.post = std::move(post),
-                          .digest = own->digest,
-                          .needs_head = arguments.remote_head,
-                          .precision = *precision,
-                          .max_sessions = arguments.api.service.limits.shares.running,
-                          .max_drafts = arguments.max_guesses,
-                          .draft = draft ? &draft->model : nullptr,
-                          .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
-                          .audit_fraction = arguments.audit,
-                          .load = own->load,
-                          .kv_secret = kv_secret(arguments)},
+      serve::ChainOptions{
+          .post = std::move(post),
+          .digest = own->digest,
+          .needs_head = arguments.remote_head,
+          .precision = *precision,
+          .max_sessions = arguments.api.service.limits.shares.running,
+          .max_drafts = arguments.max_guesses,
+          .draft = draft ? &draft->model : nullptr,
+          .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
+          .audit_fraction = arguments.audit,
+          .load = own->load,
+          .kv_secret = kv_secret(arguments),
+          .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); }},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   ApiArguments api = arguments.api;
   if (api.name.empty()) api.name = own->name;

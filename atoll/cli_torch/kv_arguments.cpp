@@ -69,13 +69,15 @@ std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, in
       clock);
 }
 
+Digest new_secret(const std::filesystem::path& file) {
+  const Digest secret = random_key();
+  if (!file.empty()) identity::write_private_file(file, hex(secret) + "\n");
+  return secret;
+}
+
 Digest kept_secret(const std::filesystem::path& file) {
   std::error_code none;
-  if (!std::filesystem::exists(file, none)) {
-    const Digest secret = random_key();
-    identity::write_private_file(file, hex(secret) + "\n");
-    return secret;
-  }
+  if (!std::filesystem::exists(file, none)) return new_secret(file);
   std::string text = identity::read_private_file(file);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   try {

@@ -41,5 +41,7 @@ std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, in
 
 /// What that file holds; where there is none it is made, of a new secret. Throws InputError.
 Digest kept_secret(const std::filesystem::path& file);
+/// Another one, in that file; in none where its name is empty.
+Digest new_secret(const std::filesystem::path& file);
 
 }  // namespace atl::cli

@@ -292,6 +292,17 @@ int32_t fitting_layers(const ServeArguments& arguments, const LayerSource& sourc
   return static_cast<int32_t>(std::min(fitting, config.num_layers));
 }
 
+/// For a server's desk; nothing where it keeps none. Throws UsageError.
+std::optional<serve::KvDeskOptions> kept_options(const ServeArguments& arguments,
+                                                 const LayerSource& source) {
+  require_kept_type(arguments, source);
+  const bool keeps = arguments.kept.memory_gib != 0 || !arguments.kept.folder.empty();
+  if (!keeps || !weights::keeps_narrow_kv(source.config, source.tensors, source.as)) {
+    return std::nullopt;
+  }
+  return kv_desk_options(arguments.kept, kv_bytes(arguments), source.config, source.digest);
+}
+
 void serve_layers(const ServeArguments& arguments) {
   if (arguments.model.device != "cpu") {
     throw UsageError("--device: layers are served on the CPU as yet");
@@ -328,12 +339,7 @@ void serve_layers(const ServeArguments& arguments) {
     source = layers_of_files(arguments.model, clock);
   }
   const weights::ModelConfig& config = source->config;
-  require_kept_type(arguments, *source);
   const int32_t max_layers = fitting_layers(arguments, *source, named);
-  std::optional<serve::KvDeskOptions> kept =
-      kv_desk_options(arguments.kept, kv_bytes(arguments), config, source->digest);
-  const bool keeps = arguments.kept.memory_gib != 0 || !arguments.kept.folder.empty();
-  if (!keeps || !weights::keeps_narrow_kv(config, source->tensors, source->as)) kept.reset();
   serve::BlockServer server(
       {.post = place.post_options(),
        .lease = {.name = place.name(),
@@ -356,7 +362,7 @@ void serve_layers(const ServeArguments& arguments) {
          return std::make_unique<model::Model>(config, std::move(files), layers);
        },
        .lending = {.read = source->lend, .bits_per_second = upload_rate},
-       .kept = kept,
+       .kept = kept_options(arguments, *source),
        .log = print_note,
        .joined =
            [&] {

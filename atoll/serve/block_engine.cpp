@@ -108,10 +108,14 @@ void BlockEngine::hear(chain::Message message, Time now) {
 void BlockEngine::keep(const chain::Keep& message) {
   const auto text = find(message.session);
   if (text == texts_.end() || text->session.layers().size() <= 0) return;
+  int64_t waiting = 0;  // Until take_kept().
+  for (const KeptPages& each : kept_) waiting += std::ssize(each.pages) * pool_->page_bytes();
   for (size_t i = 0; i < message.chunks.size(); ++i) {
     const int64_t begin = (message.first + static_cast<int64_t>(i)) * kv::kChunkTokens;
     const int64_t end = begin + kv::kChunkTokens;
     if (end > std::min(text->session.length(), text->cache.length())) return;
+    waiting += kv::kChunkTokens / kPositions * pool_->page_bytes();
+    if (waiting > options_.kept_bytes) return;
     kept_.push_back({.group = message.group,
                      .chunk = message.chunks[i],
                      .begin = begin,
@@ -133,7 +137,7 @@ void BlockEngine::restore(const chain::Restore& order, chain::Span pages_layers,
                         find(order.session) == texts_.end();
   if (!pages.empty() && is_right && cache.append(pages)) {
     answer.end = cache.length();
-    texts_.push_back({.session = chain::ServerSession(order.session, cache.length()),
+    texts_.push_back({.session = chain::ServerSession(order.session, order.layers, cache.length()),
                       .cache = std::move(cache),
                       .heard = now});
   }

@@ -106,6 +106,28 @@ TEST_F(BlockEngineTest, TokensAndOrdersThatCannotBeAreRefused) {
   expect_fault(asked, Fault::kDamaged);
 }
 
+TEST_F(BlockEngineTest, WhatWasRestoredIsOfTheLayersThatItWasRestoredFor) {
+  const auto restore = [&](chain::Span layers) {
+    const auto pool = small_model().kv_pool({0, 3});
+    const std::vector<at::Tensor> pages(kv::kChunkTokens / model::KvPool::kPagePositions,
+                                        pool->loose_page().zero_());
+    engine_.restore(
+        {.session = kSession, .epoch = 1, .layers = layers, .chunks = {}, .holders = {}}, {0, 3},
+        pages, now_);
+    const auto sent = engine_.take_sent();
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(std::get<chain::Restored>(sent[0]).end, kv::kChunkTokens);
+  };
+  chain::Work behind = work(kv::kChunkTokens, 2);
+  behind.hops.front().restored = kv::kChunkTokens;
+  restore({1, 3});
+  expect_fault(behind, Fault::kNotKept);
+  restore({2, 3});
+  const auto sent = said({behind});
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(std::get<chain::Output>(sent[0]).rows.begin, kv::kChunkTokens);
+}
+
 TEST_F(BlockEngineTest, OrdersByARouteThatIsNoMoreAreCheckedAsWell) {
   chain::Work first = work(0, 1);
   first.epoch = 2;

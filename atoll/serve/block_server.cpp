@@ -425,6 +425,7 @@ void BlockServer::lose(net::ConnectionId line, const std::string& reason) {
     return;
   }
   const MutexLock lock(mutex_);
+  std::erase_if(keepers_, [&](const auto& keeper) { return keeper.second == line; });
   const auto found = std::ranges::find_if(
       neighbours_, [&](const auto& neighbour) { return neighbour.second == line; });
   if (found == neighbours_.end()) return;

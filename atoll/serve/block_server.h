@@ -114,6 +114,8 @@ class BlockServer {
                      std::vector<at::Tensor> pages);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
+  std::optional<net::ConnectionId> line_to(std::map<std::string, net::ConnectionId>& lines,
+                                           const std::string& address) ATOLL_REQUIRES(mutex_);
 
   const BlockServerOptions options_;
   swarm::Inbox<net::Event>& inbox_;
@@ -136,6 +138,8 @@ class BlockServer {
   std::string failure_ ATOLL_GUARDED_BY(mutex_);
   std::map<uint64_t, GatewayLines> gateways_ ATOLL_GUARDED_BY(mutex_);
   std::map<std::string, net::ConnectionId> neighbours_ ATOLL_GUARDED_BY(mutex_);
+  /// Lines for what is kept: their trouble is no text's.
+  std::map<std::string, net::ConnectionId> keepers_ ATOLL_GUARDED_BY(mutex_);
   /// Servers of this model, as the coordinator knows them: nobody else is called, whoever asks.
   std::set<std::string> known_ ATOLL_GUARDED_BY(mutex_);
   // What the reading thread says of itself.

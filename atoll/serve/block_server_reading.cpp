@@ -109,10 +109,15 @@ void BlockServer::read_on(BlockEngine& engine, BlockTrainer& trainer) {
 }
 
 std::optional<net::ConnectionId> BlockServer::neighbour(const std::string& address) {
-  auto found = neighbours_.find(address);
-  if (found == neighbours_.end()) {
+  return line_to(neighbours_, address);
+}
+
+std::optional<net::ConnectionId> BlockServer::line_to(
+    std::map<std::string, net::ConnectionId>& lines, const std::string& address) {
+  auto found = lines.find(address);
+  if (found == lines.end()) {
     if (!known_.contains(address)) return std::nullopt;
-    found = neighbours_.emplace(address, 0).first;
+    found = lines.emplace(address, 0).first;
     found->second = lines_.call(address, net::Plane::kBulk);
     lines_.send(found->second, chain::Greet{.protocol = chain::kProtocol,
                                             .version = swarm::program_version(),
@@ -126,7 +131,7 @@ void BlockServer::send_to(const std::string& address, const chain::Message& mess
   std::optional<net::ConnectionId> line;
   {
     const MutexLock lock(mutex_);
-    line = neighbour(address);
+    line = line_to(keepers_, address);
   }
   if (line) lines_.send(*line, message);
 }

@@ -73,9 +73,6 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
       conductor_(conductor_options(model, options_, gateway_)),
       no_layers_(model.kv_pool({})),
       kv_bytes_per_layer_(kv_bytes_per_layer(model, options_.digest)),
-      chunk_names_(options_.kv_secret ? std::optional<kv::ChunkNames>(
-                                            std::in_place, *options_.kv_secret, options_.digest)
-                                      : std::nullopt),
       draft_(options_.draft == nullptr
                  ? nullptr
                  : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,
@@ -95,6 +92,7 @@ ChainGenerator::~ChainGenerator() {
 
 void ChainGenerator::run() {
   const at::NoGradGuard no_grad;
+  if (options_.kv_secret) name_chunks(*options_.kv_secret);
   while (!stops_) {
     try {
       go_on();
@@ -415,6 +413,8 @@ void ChainGenerator::act() {
         tell_of_chunks(*keep);
       } else if (const auto* restore = std::get_if<chain::Conductor::RestoreChunks>(&action)) {
         tell_of_chunks(*restore);
+      } else if (std::holds_alternative<chain::Conductor::ForgetKept>(action)) {
+        if (options_.new_kv_secret) name_chunks(options_.new_kv_secret());
       } else if (const auto* accused = std::get_if<chain::Conductor::Accuse>(&action)) {
         accuse(*accused);
       }

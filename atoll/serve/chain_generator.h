@@ -45,8 +45,10 @@ struct ChainOptions {
   /// maps; without that nothing is.
   double audit_fraction = 0.125;
   Auditor::Load load = {};
-  /// Servers keep keys and values of texts' chunks, under names that follow from this (kv/chunk.h).
+  /// Servers keep keys and values of texts' chunks, under names that follow from this (kv/chunk.h);
+  /// `new_kv_secret` makes another one where they are to be found no more.
   std::optional<Digest> kv_secret = {};
+  std::function<Digest()> new_kv_secret = {};
 };
 
 class ChainGenerator final : public TextDesk {
@@ -115,6 +117,7 @@ class ChainGenerator final : public TextDesk {
   void accuse(const chain::Conductor::Accuse& accused);
   void call(const std::string& address);
   std::vector<kv::Chunk> chunks_of(const Sequence& sequence, uint32_t begin, uint32_t end) const;
+  void name_chunks(const Digest& secret);
   void tell_of_chunks(chain::Conductor::KeepChunks keep);
   void tell_of_chunks(chain::Conductor::RestoreChunks restore);
   void feed(const chain::Conductor::Feed& feed);
@@ -137,7 +140,7 @@ class ChainGenerator final : public TextDesk {
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
   const double kv_bytes_per_layer_;  // Of a position.
-  const std::optional<kv::ChunkNames> chunk_names_;
+  std::optional<kv::ChunkNames> chunk_names_;
   std::map<Id, Reading> readings_;
   const std::unique_ptr<DraftModel> draft_;  // None: null.
   std::set<Id> to_guess_;                    // Of which the draft model may have something to read.

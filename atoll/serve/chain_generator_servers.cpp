@@ -72,6 +72,12 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   }
 }
 
+/// What was made of rows in fewer bits is not what is made of others.
+void ChainGenerator::name_chunks(const Digest& secret) {
+  chunk_names_.emplace(
+      secret, fmt::format("{} by {}", options_.digest, chain::name_of(options_.precision)));
+}
+
 std::vector<kv::Chunk> ChainGenerator::chunks_of(const Sequence& sequence, uint32_t begin,
                                                  uint32_t end) const {
   const auto count = static_cast<size_t>(end * kv::kChunkTokens);

@@ -1,6 +1,6 @@
 #include "atoll/serve/kv_desk.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/process.h"
+#include "atoll/base/random.h"
 #include "atoll/kv/blob.h"
 #include "atoll/weights/shared_work.h"
 
@@ -19,8 +20,9 @@ constexpr int64_t kPagesOfChunk = kv::kChunkTokens / model::KvPool::kPagePositio
 constexpr size_t kAhead = 3;      // Chunks that are asked for before they are opened.
 constexpr size_t kMostPuts = 64;  // That wait for their neighbour.
 constexpr double kNewest = 0.3;   // Its share of what is known of a speed.
-constexpr size_t kMostAnswered = size_t{48} << 20;  // Bytes in an answer to another server.
-constexpr size_t kMostOrders = 1024;
+constexpr size_t kMostInMessage = size_t{3} << 20;  // Bytes of blobs: a frame holds 4 MiB.
+constexpr double kSlowest = 1.25e6;  // Bytes a second; who is slower is not waited for.
+constexpr size_t kMostOrders = 64;
 constexpr Duration kNoHurry = std::chrono::hours(1);
 
 kv::BlobHead head_of(const KvDeskOptions& options, int32_t layer, int64_t begin) {
@@ -30,6 +32,11 @@ kv::BlobHead head_of(const KvDeskOptions& options, int32_t layer, int64_t begin)
           .num_channels = static_cast<uint32_t>(options.shape.num_channels()),
           .begin = begin,
           .num_tokens = static_cast<uint32_t>(kv::kChunkTokens)};
+}
+
+Duration patience(const KvDeskOptions& options, double bytes) {
+  return options.patience +
+         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(bytes / kSlowest));
 }
 
 int64_t bytes_of(const KeptPages& kept) {
@@ -45,6 +52,7 @@ KvDesk::KvDesk(KvDeskOptions options, Hooks hooks, const Clock& clock)
       hooks_(std::move(hooks)),
       clock_(clock),
       store_(options_.store, hooks_.tell),
+      last_number_(random_id()),
       keeper_([this] { run_keeping(); }),
       restorer_([this] { run_restoring(); }) {}
 
@@ -80,8 +88,9 @@ chain::Fetched KvDesk::fetch(const chain::Fetch& question) {
   chain::Fetched answer{.number = question.number, .blobs = {}};
   size_t bytes = 0;
   for (const kv::BlobName& name : question.names) {
-    const kv::SharedBlob blob = bytes < kMostAnswered ? store_.get(name) : nullptr;
-    answer.blobs.push_back(blob == nullptr ? Bytes() : *blob);
+    const kv::SharedBlob blob = bytes < kMostInMessage ? store_.get(name) : nullptr;
+    const bool fits = blob != nullptr && bytes + blob->size() <= kMostInMessage;
+    answer.blobs.push_back(fits ? *blob : Bytes());  // Who lacks more asks again.
     bytes += answer.blobs.back().size();
   }
   return answer;
@@ -89,6 +98,8 @@ chain::Fetched KvDesk::fetch(const chain::Fetch& question) {
 
 chain::Stored KvDesk::store(chain::Store message) {
   for (chain::NamedBlob& each : message.blobs) {
+    // What is here may be good, and who sends it not.
+    if (store_.has(each.name)) continue;
     store_.put(each.name, std::make_shared<const Bytes>(std::move(each.blob)));
   }
   return {.number = message.number};
@@ -120,8 +131,9 @@ double KvDesk::neighbour_speed() const {
 
 /// One is under way at a time: so its answer tells how quick the line is.
 void KvDesk::send_next(Time now) {
-  if (sent_ && now - *sent_ > options_.patience) {
-    puts_.pop_front();  // Nobody answers.
+  if (sent_ && now - *sent_ > patience(options_, puts_.front().bytes)) {
+    const std::string silent = puts_.front().address;
+    std::erase_if(puts_, [&](const Put& put) { return put.address == silent; });
     sent_.reset();
   }
   if (sent_ || puts_.empty() || now < next_send_) return;
@@ -133,7 +145,7 @@ void KvDesk::send_next(Time now) {
 }
 
 Duration KvDesk::until_send(Time now) const {
-  if (sent_) return *sent_ + options_.patience - now;
+  if (sent_) return *sent_ + patience(options_, puts_.front().bytes) - now;
   return puts_.empty() ? kNoHurry : next_send_ - now;
 }
 
@@ -172,20 +184,34 @@ void KvDesk::run_keeping() {
 
 void KvDesk::code(const KeptPages& kept) {
   const auto count = static_cast<size_t>(kept.layers.size());
-  chain::Store copy;
-  copy.blobs.resize(count);
+  std::vector<chain::NamedBlob> copies;
   for (size_t i = 0; i < count; ++i) {
     const int32_t layer = kept.layers.begin + static_cast<int32_t>(i);
     const kv::BlobName name = kv::name_of(kept.group, kept.chunk, layer);
     const auto bits = model::bits_2CT(kept.pages, layer - kept.first_layer, options_.shape);
     const Bytes blob = kv::encode_blob(head_of(options_, layer, kept.begin), bits);
-    copy.blobs[i] = {.name = name, .blob = kv::seal(blob, name, kept.chunk)};
-    store_.put(name, std::make_shared<const Bytes>(copy.blobs[i].blob));
+    copies.push_back({.name = name, .blob = kv::seal(blob, name, kept.chunk)});
+    store_.put(name, std::make_shared<const Bytes>(copies.back().blob));
   }
   if (kept.neighbour.empty() || options_.neighbour_rate <= 0) return;
-  Put put{.address = kept.neighbour,
-          .message = std::move(copy),
-          .work = static_cast<double>(count) * kv::kChunkTokens};
+  std::vector<chain::NamedBlob> together;
+  size_t bytes = 0;
+  const auto send = [&] {
+    const auto work = static_cast<double>(together.size() * kv::kChunkTokens);
+    if (!together.empty()) put(kept.neighbour, std::exchange(together, {}), work);
+    bytes = 0;
+  };
+  for (chain::NamedBlob& copy : copies) {
+    if (copy.blob.size() > kMostInMessage) continue;
+    if (bytes + copy.blob.size() > kMostInMessage) send();
+    bytes += copy.blob.size();
+    together.push_back(std::move(copy));
+  }
+  send();
+}
+
+void KvDesk::put(const std::string& address, std::vector<chain::NamedBlob> blobs, double work) {
+  Put put{.address = address, .message = {.number = 0, .blobs = std::move(blobs)}, .work = work};
   for (const chain::NamedBlob& each : put.message.blobs) {
     put.bytes += static_cast<double>(each.blob.size());
   }
@@ -208,21 +234,24 @@ KvDesk::Gathering KvDesk::begin_gathering(const Order& order, size_t chunk) {
   return gathering;
 }
 
-/// The next holder is asked for what is missing; nobody, where nothing is, or nobody is left.
+/// Who has had some of it is asked for what is missing, else the next holder; nobody, where nothing
+/// is, or nobody is left.
 void KvDesk::ask(const Order& order, Gathering& gathering) {
   gathering.question = 0;
   chain::Fetch question;
   for (size_t i = 0; i < gathering.names.size(); ++i) {
     if (gathering.blobs[i] == nullptr) question.names.push_back(gathering.names[i]);
   }
-  if (question.names.empty() || gathering.next_holder >= order.restore.holders.size()) return;
+  const std::vector<std::string>& holders = order.restore.holders;
+  if (!std::exchange(gathering.has_helped, false)) ++gathering.next_holder;
+  if (question.names.empty() || gathering.next_holder > holders.size()) return;
   {
     const MutexLock lock(mutex_);
     gathering.question = question.number = ++last_number_;
     answers_[question.number];
   }
   gathering.asked = clock_.now();
-  hooks_.send(order.restore.holders[gathering.next_holder++], question);
+  hooks_.send(holders[gathering.next_holder - 1], question);
 }
 
 /// Waits until all of the chunk is here. False: it is not to be had.
@@ -231,12 +260,15 @@ bool KvDesk::gather(const Order& order, Gathering& gathering) {
     std::optional<chain::Fetched> answer;
     {
       MutexLock lock(mutex_);
-      changed_.wait_for(lock, gathering.asked + options_.patience - clock_.now(),
+      // Answers come one after the other.
+      const Time since = std::max(gathering.asked, last_answer_);
+      changed_.wait_for(lock, since + patience(options_, kMostInMessage) - clock_.now(),
                         [&]() ATOLL_REQUIRES(mutex_) {
                           return stops_ || answers_.at(gathering.question).has_value();
                         });
       answer = std::move(answers_.at(gathering.question));
       answers_.erase(gathering.question);
+      last_answer_ = clock_.now();
       if (stops_) return false;
     }
     size_t next = 0;
@@ -246,6 +278,7 @@ bool KvDesk::gather(const Order& order, Gathering& gathering) {
       Bytes& blob = answer->blobs[next++];
       if (blob.empty()) continue;
       gathering.blobs[i] = std::make_shared<const Bytes>(std::move(blob));
+      gathering.has_helped = true;
     }
     ask(order, gathering);
   }
@@ -289,7 +322,8 @@ std::vector<at::Tensor> KvDesk::find(const chain::Restore& restore, chain::Span 
     if (!gather(order, gathering)) break;
     std::vector<at::Tensor> own;
     for (int64_t i = 0; i < kPagesOfChunk; ++i) {
-      own.push_back(at::empty({order.pages_layers.size(), 2, page / 2},
+      // Layers that were not asked for hold nothing of anybody's.
+      own.push_back(at::zeros({order.pages_layers.size(), 2, page / 2},
                               at::TensorOptions().dtype(at::kBFloat16)));
     }
     if (!open(order, gathering, own)) break;

@@ -91,7 +91,8 @@ class KvDesk {
     std::vector<kv::SharedBlob> blobs;  // null as long as it is missing,
     std::vector<bool> are_own;          // and whether it was here.
     size_t next_holder = 0;
-    uint64_t question = 0;  // Under way; 0: none.
+    uint64_t question = 0;    // Under way; 0: none.
+    bool has_helped = false;  // The last one asked.
     Time asked{};
   };
   struct Put {
@@ -107,6 +108,7 @@ class KvDesk {
   Gathering begin_gathering(const Order& order, size_t chunk);
   void ask(const Order& order, Gathering& gathering);
   bool gather(const Order& order, Gathering& gathering);
+  void put(const std::string& address, std::vector<chain::NamedBlob> blobs, double work);
   bool open(const Order& order, const Gathering& gathering, std::span<const at::Tensor> pages);
   void send_next(Time now) ATOLL_REQUIRES(mutex_);
   Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
@@ -126,7 +128,8 @@ class KvDesk {
   std::optional<Time> sent_ ATOLL_GUARDED_BY(mutex_);
   Time next_send_ ATOLL_GUARDED_BY(mutex_){};
   double speed_ ATOLL_GUARDED_BY(mutex_) = 0;
-  uint64_t last_number_ ATOLL_GUARDED_BY(mutex_) = 0;
+  Time last_answer_ ATOLL_GUARDED_BY(mutex_){};
+  uint64_t last_number_ ATOLL_GUARDED_BY(mutex_);  // Random at first: nobody guesses the next one.
   std::thread keeper_;
   std::thread restorer_;
 };

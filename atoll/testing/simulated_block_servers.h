@@ -75,6 +75,7 @@ class SimulatedBlockServers {
     complain(address, session.id(), session.epoch(),
              static_cast<Fault>(random(num_values(Fault()))));
   }
+  int64_t restoring_ms = 1;  // What it takes to restore something, and up to 200 more.
   /// Sessions that a server has begun with what was kept.
   int64_t num_restored() const { return num_restored_; }
 
@@ -169,7 +170,7 @@ class SimulatedBlockServers {
     } else if (const auto* keep = std::get_if<Keep>(&message)) {
       this->keep(address, *keep);
     } else if (const auto* order = std::get_if<Restore>(&message)) {
-      after(1 + static_cast<int64_t>(random(200)),
+      after(restoring_ms + static_cast<int64_t>(random(200)),
             [this, address, order = *order] { restore(address, order); });
     } else if (const auto* reroute = std::get_if<Reroute>(&message)) {
       const auto found = server.sessions.find(reroute->session);
@@ -253,8 +254,9 @@ class SimulatedBlockServers {
     }
     if (answer.end > 0 && !server.sessions.contains(order.session)) {
       ++num_restored_;
-      server.sessions.emplace(order.session, Served{ServerSession(order.session, answer.end),
-                                                    std::move(memory), answer.end});
+      server.sessions.emplace(order.session,
+                              Served{ServerSession(order.session, order.layers, answer.end),
+                                     std::move(memory), answer.end});
     } else {
       answer.end = 0;
     }

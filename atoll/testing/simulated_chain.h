@@ -27,6 +27,7 @@ class SimulatedChain final : public SimulatedBlockServers {
     conductor_ = std::make_unique<Conductor>(options);
   }
 
+  double layer_speed = 100;  // Of many tokens, as its servers say.
   Conductor& conductor() { return *conductor_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
@@ -47,7 +48,7 @@ class SimulatedChain final : public SimulatedBlockServers {
                         .num_layers = kLayers,
                         .state = LeaseState::kServing,
                         .layers = server.layers,
-                        .token_layers_per_s = 100,
+                        .token_layers_per_s = layer_speed,
                         .num_free = server.room,
                         .num_positions = server.room});
     }

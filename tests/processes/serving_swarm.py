@@ -90,7 +90,7 @@ class ServingSwarm:
     def alone(self, name, *words):
         """The whole model in one process."""
         self.urls[name] = self.start(name, ["serve", self.model, "--gateway", "--listen", "127.0.0.1:0", "--name", "mine", "--threads", self.threads,
-                                            "--template", "plain", "--kv-gib", "0.2", *words], r"http://[\d.:]+")
+                                            "--template", "plain", "--kv-gib", 0.2 if self.kv_gib < 0.2 else self.kv_gib, *words], r"http://[\d.:]+")
         return self.urls[name]
 
     def send(self, name, number):
