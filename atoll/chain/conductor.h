@@ -281,7 +281,7 @@ class Conductor {
   void ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
                std::vector<std::string> holders);
   bool restore_beginning(Key key, Session& session, Time now);
-  bool restore_places(Key key, Session& session, std::vector<std::pair<size_t, size_t>> runs,
+  void restore_places(Key key, Session& session, std::vector<std::pair<size_t, size_t>> runs,
                       std::vector<size_t> resenders, Time now);
   double seconds_to_read(const Session& session, const std::pair<size_t, size_t>& run,
                          int64_t num_positions) const;

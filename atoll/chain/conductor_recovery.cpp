@@ -97,7 +97,6 @@ void Conductor::repair(Key key, Session& session, Time now) {
   std::vector<Hop> hops;
   std::vector<size_t> resenders;                // Servers whose next one is new.
   std::vector<std::pair<size_t, size_t>> runs;  // Of new ones.
-  bool feeds_anew = false;
   const std::vector<Hop>& old = session.hops;
   std::vector<std::string> left;
   for (size_t i = 0; i < old.size();) {
@@ -125,9 +124,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
     }
     found->back().send_from =
         end == old.size() ? std::max(session.num_done, session.text.wanted_from) : session.num_done;
-    if (hops.empty()) {
-      feeds_anew = true;
-    } else {
+    if (!hops.empty()) {
       resenders.push_back(hops.size() - 1);
       hops.back().send_from = 0;  // Whoever is behind it now has nothing yet.
     }
@@ -145,15 +142,7 @@ void Conductor::repair(Key key, Session& session, Time now) {
     const auto server = servers_.find(address);
     if (server != servers_.end() && server->second.is_ready) say_forget(address, session);
   }
-  if (restore_places(key, session, std::move(runs), resenders, now)) return;
-  resend(session, resenders);
-  if (feeds_anew) {
-    session.num_fed = 0;
-    // Both are read anew there, and what they share once.
-    const auto other = sessions_.find(session.text.shares_with);
-    session.shares_with = other == sessions_.end() ? 0 : other->second.number;
-  }
-  feed(key, session);
+  restore_places(key, session, std::move(runs), std::move(resenders), now);
 }
 
 /// They are told who follows them from now on.

@@ -155,18 +155,18 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
   return true;
 }
 
-/// False: what they lack is sent to them again, and read.
-bool Conductor::restore_places(Key key, Session& session,
+/// Where that is not quicker, what they lack is sent to them again at once, and read.
+void Conductor::restore_places(Key key, Session& session,
                                std::vector<std::pair<size_t, size_t>> runs,
                                std::vector<size_t> resenders, Time now) {
   const int64_t most =
       whole_chunks(std::min(session.num_done, session.text.num_tokens - session.text.num_guessed));
-  if (!session.may_restore || most <= 0) return false;
   std::vector<std::string> holders = session.holders;
   if (holders.size() > kMostHolders) holders.resize(kMostHolders);
   double longest = 0;
   std::vector<size_t> asked;
   for (const auto& run : runs) {
+    if (!session.may_restore || most <= 0) break;
     const double to_read = seconds_to_read(session, run, most);
     double to_restore = 0;
     for (size_t i = run.first; i < run.second; ++i) {
@@ -176,14 +176,13 @@ bool Conductor::restore_places(Key key, Session& session,
     longest = std::max(longest, to_read);
     for (size_t i = run.first; i < run.second; ++i) asked.push_back(i);
   }
-  if (asked.empty()) return false;
   session.restoring = Restoring{.begins = false,
                                 .found = {},
                                 .runs = std::move(runs),
                                 .resenders = std::move(resenders),
                                 .until = now + patience(longest)};
   for (const size_t hop : asked) ask_for(key, session, hop, most, holders);
-  return true;
+  if (asked.empty()) end_restoring(key, session, now);
 }
 
 void Conductor::restored(const std::string& address, const Restored& message, Time now) {

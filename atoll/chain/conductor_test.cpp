@@ -35,6 +35,17 @@ std::map<Conductor::Key, std::vector<uint64_t>> ask_alike(SimulatedChain& world,
   return asked;
 }
 
+/// A text under way at a, one of b and b2, and c. Returns which of the two it is.
+std::string begin_with_a_spare(SimulatedChain& world) {
+  world.add_server("a", {0, 4});
+  world.add_server("b", {4, 8});
+  world.add_server("b2", {4, 8});
+  world.add_server("c", {8, 12});
+  world.ask(1, prompt_of(1, 40), 200);
+  world.run_for(milliseconds(600));
+  return world.servers().at("b").sessions.empty() ? "b2" : "b";
+}
+
 TEST(Conductor, ChainsOfServersGiveTheModelsTokens) {
   SimulatedChain world(1);
   world.add_server("a", {0, 5});
@@ -52,13 +63,7 @@ TEST(Conductor, ChainsOfServersGiveTheModelsTokens) {
 
 TEST(Conductor, AServerThatIsKilledIsReplacedAlone) {
   SimulatedChain world(2);
-  world.add_server("a", {0, 4});
-  world.add_server("b", {4, 8});
-  world.add_server("b2", {4, 8});
-  world.add_server("c", {8, 12});
-  world.ask(1, prompt_of(1, 40), 200);
-  world.run_for(milliseconds(600));
-  const std::string used = world.servers().at("b").sessions.empty() ? "b2" : "b";
+  const std::string used = begin_with_a_spare(world);
   world.kill(used);
   world.tell();
   world.run_for(milliseconds(20'000));
@@ -231,14 +236,8 @@ TEST(Conductor, TextsThatAreOverAreKeptForAWhile) {
 TEST(Conductor, WhoTakesAPlaceBeginsWithWhatWasKept) {
   SimulatedChain world(2, {.kept_tokens = SimulatedChain::kKeptTokens});
   world.layer_speed = 20;
-  world.add_server("a", {0, 4});
-  world.add_server("b", {4, 8});
-  world.add_server("b2", {4, 8});
-  world.add_server("c", {8, 12});
-  world.ask(1, prompt_of(1, 40), 200);
-  world.run_for(milliseconds(600));
+  const std::string used = begin_with_a_spare(world);
   world.restoring_ms = 8000;  // Longer than something that was lost on the way is waited for.
-  const std::string used = world.servers().at("b").sessions.empty() ? "b2" : "b";
   const std::string other = used == "b" ? "b2" : "b";
   const int64_t before = world.servers().at("a").num_read;
   world.kill(used);

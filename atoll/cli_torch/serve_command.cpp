@@ -460,6 +460,13 @@ void add_serve_command(CLI::App& app) {
       throw UsageError(fmt::format("{} is for {}", option,
                                    arguments->gateway ? "--join" : "--gateway, or atoll gateway"));
     }
+    for (const char* option : {"--kv-store-gib", "--kv-store-memory-gib"}) {
+      if (!arguments->gateway || command->count(option) == 0 || command->count("--kv-store") > 0) {
+        continue;
+      }
+      throw UsageError(
+          fmt::format("{}: with --gateway texts are kept in --kv-store alone", option));
+    }
     arguments->listens = command->count("--listen") > 0;
     arguments->swarm.insecure = arguments->api.service.insecure;
     serve_model(*arguments);

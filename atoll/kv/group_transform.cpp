@@ -176,22 +176,32 @@ std::vector<int16_t> GroupTransform::inputs(std::span<const float> y_MT,
   return x_MT;
 }
 
-std::vector<float> GroupTransform::components(std::span<const float> y_MT, size_t num_components,
-                                              std::vector<uint8_t>& refused_T) const {
+template <typename Take>
+void GroupTransform::multiply_blocks(std::span<const float> y_MT, size_t num_components,
+                                     std::vector<uint8_t>& refused_T, const Take& take) const {
   const size_t num_tokens = y_MT.size() / num_channels();
   const std::vector<int16_t> x_MT = inputs(y_MT, refused_T);
-  std::vector<float> z_RT(num_components * num_tokens);
   TokenBlock block(num_channels());
   std::vector<int32_t> sums_RT;
   for (size_t first = 0; first < num_tokens; first += kTokens) {
     const size_t count = std::min(kTokens, num_tokens - first);
     block.take(x_MT, first, count);
     forward_.multiply(block, num_components, sums_RT);
+    take(sums_RT.data(), first, count);
+  }
+}
+
+std::vector<float> GroupTransform::components(std::span<const float> y_MT, size_t num_components,
+                                              std::vector<uint8_t>& refused_T) const {
+  const size_t num_tokens = y_MT.size() / num_channels();
+  std::vector<float> z_RT(num_components * num_tokens);
+  const auto take = [&](const int32_t* sums_RT, size_t first, size_t count) {
     for (size_t r = 0; r < num_components; ++r) {
-      scale(sums_RT.data() + r * kTokens, forward_units_R_[r], count,
+      scale(sums_RT + r * kTokens, forward_units_R_[r], count,
             z_RT.data() + r * num_tokens + first);
     }
-  }
+  };
+  multiply_blocks(y_MT, num_components, refused_T, take);
   return z_RT;
 }
 
@@ -202,18 +212,12 @@ void GroupTransform::encode(std::span<const float> y_MT, const GroupLevel& level
   ATOLL_CHECK(num_components <= this->num_components());
   ATOLL_CHECK(level.tables_R.size() == num_components && refused_T.size() == num_tokens);
   if (num_components == 0) return;
-  const std::vector<int16_t> x_MT = inputs(y_MT, refused_T);
   std::vector<int16_t> numbers_RT(num_components * num_tokens);
-  TokenBlock block(num_channels());
-  std::vector<int32_t> sums_RT;
-  for (size_t first = 0; first < num_tokens; first += kTokens) {
-    const size_t count = std::min(kTokens, num_tokens - first);
-    block.take(x_MT, first, count);
-    forward_.multiply(block, num_components, sums_RT);
+  const auto take = [&](const int32_t* sums_RT, size_t first, size_t count) {
     std::array<int32_t, kTokens> totals{};
     std::array<int32_t, kTokens> largest{};
     for (size_t r = 0; r < num_components; ++r) {
-      round_sums(sums_RT.data() + r * kTokens, forward_units_R_[r] / level.step.step, count,
+      round_sums(sums_RT + r * kTokens, forward_units_R_[r] / level.step.step, count,
                  numbers_RT.data() + r * num_tokens + first, totals.data(), largest.data());
     }
     for (size_t t = 0; t < count; ++t) {
@@ -221,7 +225,8 @@ void GroupTransform::encode(std::span<const float> y_MT, const GroupLevel& level
         refused_T[first + t] = 1;
       }
     }
-  }
+  };
+  multiply_blocks(y_MT, num_components, refused_T, take);
   encode_values(numbers_RT, level.tables_R, out);
 }
 

@@ -53,6 +53,10 @@ class GroupTransform {
  private:
   /// y in units; 1 to what has none.
   std::vector<int16_t> inputs(std::span<const float> y_MT, std::vector<uint8_t>& refused_T) const;
+  /// Calls take(sums_RT, first, count) for each block of tokens: sums of products, kTokens apart.
+  template <typename Take>
+  void multiply_blocks(std::span<const float> y_MT, size_t num_components,
+                       std::vector<uint8_t>& refused_T, const Take& take) const;
 
   WholeMatrix forward_;                 // (R, M).
   WholeMatrix inverse_;                 // (M, R).

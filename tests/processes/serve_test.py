@@ -129,6 +129,7 @@ class ServeTest(unittest.TestCase):
                             ([*gateway, "--swarm-name", "m"], "--swarm-name"), ([*gateway, "--remote-head", "--audit", "1"], "--audit"),
                             (["serve", self.model, "--gateway", "--head"], "--head"), (["serve", self.model, "--gateway", "--listen", "0.0.0.0:0"], "--insecure"),
                             (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib"),
+                            (["serve", self.model, "--gateway", "--kv-store-gib", 1], "--kv-store"),
                             *((["serve", self.model, "--join", "127.0.0.1:1", *wrong], wrong[-1]) for wrong in (
                                 ["--upload-rate", "fast"], ["--blocks", "1"], ["--blocks", "2:1"], ["--blocks", "0:99"], ["--advertise", "x"])),
                             (["serve", self.model, "--join", "127.0.0.1:1", "--head", "--blocks", "1:2"], "--head"),

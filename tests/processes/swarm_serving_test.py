@@ -524,7 +524,7 @@ class KeptTest(Serving):
         self.serve(*spans)
         self.assertEqual(self.cached(self.gateway("g")), 0)
         num_chunks = (len(self.tokens()) - 1) // 128
-        self.wait_kept("ab", 3 * num_chunks)
+        self.wait_kept("ab", 6 * num_chunks)  # Their own, and the other one's.
         for name in ("g", "a", "b"):
             self.assertEqual(self.swarm_of_test.finish(name), 0)
         self.serve(*spans)
