@@ -99,9 +99,9 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
 
 const Conductor::Session* Conductor::sharer(const Session& session, Time now) const {
   const auto is_good = [&](const Session& other) {
-    return std::ranges::all_of(other.hops, [&](const Hop& hop) {
-      return is_usable(hop.address, now) && !leaves(hop.address, now);
-    });
+    return other.num_rounded == 0 && std::ranges::all_of(other.hops, [&](const Hop& hop) {
+             return is_usable(hop.address, now) && !leaves(hop.address, now);
+           });
   };
   const auto resting = resting_.find(session.text.shares_with);
   if (resting != resting_.end()) {
@@ -159,6 +159,7 @@ void Conductor::begin(Key key, Session& session, std::vector<Hop> hops, Time now
   set_hops(session, std::move(hops));
   session.epoch = 1;
   session.branch = 0;
+  session.num_rounded = 0;
   session.num_fed = session.num_done = session.shares_with == 0 ? 0 : session.text.num_shared;
   session.had_chain = true;
   session.since = now;
@@ -200,7 +201,10 @@ void Conductor::feed(Key key, Session& session) {
     const int64_t skipped =
         session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;
     const bool is_first = session.epoch == 1 && session.most_done == 0;
-    if (is_first && session.num_fed == skipped) feed.num_skipped = skipped;
+    if (is_first && session.num_fed == skipped) {
+      feed.num_skipped = skipped;
+      feed.num_rounded = session.num_rounded;
+    }
     actions_.emplace_back(std::move(feed));
     session.num_fed = end;
   }

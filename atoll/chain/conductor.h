@@ -71,6 +71,7 @@ class Conductor {
     Work work;
     int64_t end = 0;
     int64_t num_skipped = 0;  // The text's first tokens, which are not read; of its first rows.
+    int64_t num_rounded = 0;  // Of those, whose keys or values were rounded somewhere.
   };
   /// It cannot go on; it is forgotten here.
   struct Refuse {
@@ -130,6 +131,8 @@ class Conductor {
     int64_t wanted_from = 0;  // Of earlier tokens nothing is wanted.
     int64_t num_to_come = 1;  // Tokens, about: for the choice of a route.
     bool may_skip = false;    // What was read of it before need not be read again.
+    /// What was kept of it may come rounded where to the bit it would take longer than this.
+    std::optional<Duration> round_after = {};
     /// A text that begins with as many tokens of this one: they need not be read twice.
     Key shares_with = 0;  // 0: none.
     int64_t num_shared = 0;
@@ -202,9 +205,9 @@ class Conductor {
   /// Servers that are asked what of a text they have, before it goes on.
   struct Restoring {
     bool begins = false;  // All of its chain; else those that take a place.
-    std::map<std::string, std::optional<int64_t>> found;  // By server: positions, once it has said.
-    std::vector<std::pair<size_t, size_t>> runs;          // Of hops: from, to before.
-    std::vector<size_t> resenders;                        // Hops whose next one is new.
+    std::map<std::string, std::optional<Restored>> found;  // By server, once it has said.
+    std::vector<std::pair<size_t, size_t>> runs;           // Of hops: from, to before.
+    std::vector<size_t> resenders;                         // Hops whose next one is new.
     Time until{};
   };
   /// What a server of its chain was told to keep.
@@ -219,6 +222,8 @@ class Conductor {
     std::vector<Hop> hops;     // Empty: none yet.
     bool is_broken = false;    // Some of its servers are to be replaced.
     bool is_mixed = false;     // Some of it was made by servers that are not in its chain now.
+    /// Positions that it began with rounded: nothing of it is for others, nor is it audited.
+    int64_t num_rounded = 0;
     uint32_t epoch = 0;
     uint32_t branch = 0;
     int64_t num_fed = 0;
@@ -278,8 +283,9 @@ class Conductor {
   int64_t whole_chunks(int64_t num_positions) const;
   void keep_chunks(Key key, Session& session, Time now);
   std::string neighbour_for(const Session& session, size_t hop, Time now) const;
-  void ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
-               std::vector<std::string> holders);
+  Restore& ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
+                   std::vector<std::string> holders, double to_read);
+  int64_t count_rounded(const Restoring& done, int64_t num_positions) const;
   bool restore_beginning(Key key, Session& session, Time now);
   void restore_places(Key key, Session& session, std::vector<std::pair<size_t, size_t>> runs,
                       std::vector<size_t> resenders, Time now);

@@ -37,7 +37,8 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const bool is_possible = options_.audit_fraction > 0 && !session.hops.empty() &&
-                           !session.is_broken && num_sure >= least && audits_.size() < kMostAudits;
+                           !session.is_broken && session.num_rounded == 0 && num_sure >= least &&
+                           audits_.size() < kMostAudits;
   if (!is_possible) return;
   Audit audit{.session = session.number, .hops = session.hops, .servers = {}, .said = {}};
   double owed = 0;

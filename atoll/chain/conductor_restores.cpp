@@ -15,6 +15,10 @@ constexpr double kRoundTrips = 4;
 constexpr Duration kGrace = std::chrono::milliseconds(500);
 constexpr double kLongest = 60;  // Seconds.
 
+int32_t whole_ms(double of_seconds) {
+  return static_cast<int32_t>(std::min(of_seconds, 1e6) * 1e3);
+}
+
 Duration patience(double of_seconds) {
   return std::chrono::duration_cast<Duration>(
              std::chrono::duration<double>(std::min(of_seconds, kLongest))) +
@@ -44,7 +48,7 @@ std::string Conductor::neighbour_for(const Session& session, size_t hop, Time no
 
 void Conductor::keep_chunks(Key key, Session& session, Time now) {
   const bool is_whole = !session.hops.empty() && !session.is_broken && !session.restoring;
-  if (options_.kept_tokens == 0 || !is_whole) return;
+  if (options_.kept_tokens == 0 || !is_whole || session.num_rounded > 0) return;
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const auto end = static_cast<uint32_t>(num_sure / options_.kept_tokens);
@@ -101,8 +105,8 @@ double Conductor::seconds_to_restore(const Hop& hop, const std::vector<std::stri
   return shortest < 0 ? kLongest : shortest;
 }
 
-void Conductor::ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
-                        std::vector<std::string> holders) {
+Restore& Conductor::ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
+                            std::vector<std::string> holders, double to_read) {
   const Hop& asked = session.hops[hop];
   session.restoring->found[asked.address] = std::nullopt;
   std::erase(holders, asked.address);
@@ -114,8 +118,10 @@ void Conductor::ask_for(Key key, Session& session, size_t hop, int64_t num_posit
                                 .layers = asked.layers,
                                 .group = {},
                                 .chunks = {},
-                                .holders = std::move(holders)},
+                                .holders = std::move(holders),
+                                .read_ms = to_read > 0 ? whole_ms(to_read) : -1},
                     .end = static_cast<uint32_t>(num_positions / options_.kept_tokens)});
+  return std::get<RestoreChunks>(actions_.back()).message;
 }
 
 /// False: it is to be read.
@@ -150,7 +156,10 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
     }
     std::erase(holders, session.hops[i].address);
     if (holders.size() > kMostHolders) holders.resize(kMostHolders);
-    ask_for(key, session, i, most, std::move(holders));
+    Restore& asked = ask_for(key, session, i, most, std::move(holders), to_read);
+    if (session.text.round_after) {
+      asked.round_after_ms = whole_ms(seconds(*session.text.round_after));
+    }
   }
   return true;
 }
@@ -164,7 +173,7 @@ void Conductor::restore_places(Key key, Session& session,
   std::vector<std::string> holders = session.holders;
   if (holders.size() > kMostHolders) holders.resize(kMostHolders);
   double longest = 0;
-  std::vector<size_t> asked;
+  std::vector<std::pair<size_t, double>> asked;  // Hops, and what it takes to read what they lack.
   for (const auto& run : runs) {
     if (!session.may_restore || most <= 0) break;
     const double to_read = seconds_to_read(session, run, most);
@@ -174,14 +183,14 @@ void Conductor::restore_places(Key key, Session& session,
     }
     if (to_restore >= to_read) continue;
     longest = std::max(longest, to_read);
-    for (size_t i = run.first; i < run.second; ++i) asked.push_back(i);
+    for (size_t i = run.first; i < run.second; ++i) asked.emplace_back(i, to_read);
   }
   session.restoring = Restoring{.begins = false,
                                 .found = {},
                                 .runs = std::move(runs),
                                 .resenders = std::move(resenders),
                                 .until = now + patience(longest)};
-  for (const size_t hop : asked) ask_for(key, session, hop, most, holders);
+  for (const auto& [hop, to_read] : asked) ask_for(key, session, hop, most, holders, to_read);
   if (asked.empty()) end_restoring(key, session, now);
 }
 
@@ -192,10 +201,23 @@ void Conductor::restored(const std::string& address, const Restored& message, Ti
   auto& found = session->second.restoring->found;
   const auto asked = found.find(address);
   if (asked == found.end()) return;
-  asked->second = message.end;
+  asked->second = message;
   const bool is_done =
       std::ranges::all_of(found, [](const auto& each) { return each.second.has_value(); });
   if (is_done) end_restoring(session->first, session->second, now);
+}
+
+/// Of so many first positions, those of chunks that any server has rounded.
+int64_t Conductor::count_rounded(const Restoring& done, int64_t num_positions) const {
+  int64_t count = 0;
+  for (int64_t chunk = 0; (chunk + 1) * options_.kept_tokens <= num_positions; ++chunk) {
+    const auto index = static_cast<size_t>(chunk);
+    const bool is_rounded = std::ranges::any_of(done.found, [&](const auto& each) {
+      return each.second && index < each.second->levels.size() && each.second->levels[index] > 0;
+    });
+    if (is_rounded) count += options_.kept_tokens;
+  }
+  return count;
 }
 
 /// It goes on with what was found. Who has not answered has nothing.
@@ -209,7 +231,7 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     for (size_t i = begin; i < end; ++i) {
       const auto found = done.found.find(session.hops[i].address);
       const bool is_known = found != done.found.end() && found->second;
-      least = std::min(least, is_known ? std::max<int64_t>(*found->second, 0) : 0);
+      least = std::min(least, is_known ? std::max<int64_t>(found->second->end, 0) : 0);
     }
     for (size_t i = begin; i < end; ++i) session.hops[i].restored = least;
     feeds_anew = feeds_anew || begin == 0;
@@ -219,7 +241,10 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
   resend(session, done.resenders);
   if (feeds_anew) {
     session.num_fed = session.hops.front().restored;
-    if (done.begins) session.num_done = session.num_fed;
+    if (done.begins) {
+      session.num_done = session.num_fed;
+      session.num_rounded = count_rounded(done, session.num_fed);
+    }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);
     const bool shares = other != sessions_.end() && session.num_fed == 0;

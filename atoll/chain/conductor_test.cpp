@@ -274,6 +274,38 @@ TEST(Conductor, WhatWasKeptIsNotReadAgain) {
   EXPECT_EQ(world.num_restored(), 2);
 }
 
+TEST(Conductor, WhatCameRoundedIsForThatTextAlone) {
+  SimulatedChain world(5, {.audit_fraction = 1, .kept_tokens = SimulatedChain::kKeptTokens});
+  world.add_server("a", {0, 12});
+  world.add_server("b", {0, 12});
+  const auto prompt = prompt_of(1, 100);
+  world.ask(1, prompt, 110);
+  world.run_for(std::chrono::minutes(12));
+  ASSERT_TRUE(world.kept().empty());
+  const std::string used = world.servers().at("a").num_read > 0 ? "a" : "b";
+  auto& kept = world.servers().at(used).kept;
+  auto& others = world.servers().at(used == "a" ? "b" : "a").kept;
+  others.insert(kept.begin(), kept.end());
+  kept.clear();
+  world.round_after = milliseconds(1);
+  const int64_t num_audited = world.conductor().num_audited();
+  world.ask(2, prompt, 110);
+  world.run_for(milliseconds(5000));
+  ASSERT_EQ(world.num_restored(), 1);
+  EXPECT_EQ(world.num_rounded(), 96);
+  expect_undisturbed(world, {{2, prompt}}, 10);
+  EXPECT_TRUE(world.kept().empty());
+  EXPECT_TRUE(kept.empty());
+  EXPECT_EQ(world.conductor().num_audited(), num_audited);
+  // Who does not ask for that has them to the bit.
+  world.round_after = std::nullopt;
+  world.ask(3, prompt, 110);
+  world.run_for(milliseconds(5000));
+  EXPECT_EQ(world.num_restored(), 2);
+  EXPECT_EQ(world.num_rounded(), 96);
+  EXPECT_EQ(world.kept().size(), 1U);
+}
+
 TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
   int64_t num_restored = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

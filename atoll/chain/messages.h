@@ -23,7 +23,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 8;
+constexpr uint16_t kProtocol = 9;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -187,12 +187,17 @@ struct Restore {
   Digest group{};
   std::vector<kv::Chunk> chunks;
   std::vector<std::string> holders;
+  /// What other servers have travels rounded as far as it takes for all to be there by then; below
+  /// 0: to the bit.
+  int32_t round_after_ms = -1;
+  int32_t read_ms = -1;  // In which all of it is read anew; below 0: not known.
 };
 /// The answer: positions before `end` need not be read.
 struct Restored {
   SessionId session;
   uint32_t epoch = 0;
   int64_t end = 0;
+  std::vector<uint8_t> levels = {};  // Of each chunk; 0: to the bit.
 };
 
 /// From server to server: have you got these?

@@ -88,9 +88,9 @@ void visit(auto& io, Is<Rest> auto& m) { io(m.session); }
 void visit(auto& io, Is<Revoked> auto& m) { io(m.signed_list); }
 void visit(auto& io, Is<Keep> auto& m) { io(m.session, m.group, m.first, m.chunks, m.neighbour); }
 void visit(auto& io, Is<Restore> auto& m) {
-  io(m.session, m.epoch, m.layers, m.group, m.chunks, m.holders);
+  io(m.session, m.epoch, m.layers, m.group, m.chunks, m.holders, m.round_after_ms, m.read_ms);
 }
-void visit(auto& io, Is<Restored> auto& m) { io(m.session, m.epoch, m.end); }
+void visit(auto& io, Is<Restored> auto& m) { io(m.session, m.epoch, m.end, m.levels); }
 void visit(auto& io, Is<Fetch> auto& m) { io(m.number, m.names); }
 void visit(auto& io, Is<Fetched> auto& m) { io(m.number, m.blobs); }
 void visit(auto& io, Is<NamedBlob> auto& m) { io(m.name, m.blob); }
@@ -207,7 +207,9 @@ struct Check {
     }
   }
   void operator()(const Restored& m) const {
-    if (!is_position(m.end)) throw InputError("a position that cannot be");
+    if (!is_position(m.end) || m.levels.size() > kMaxChunks) {
+      throw InputError("a position that cannot be");
+    }
   }
   void operator()(const Fetch& m) const {
     if (m.names.size() > kMaxBlobs) throw InputError("too many blobs at once");

@@ -44,6 +44,7 @@ struct GatewayArguments {
   double draft_kv_gib = 0.25;
   bool no_kv_store = false;
   std::string kv_secret;
+  std::optional<double> lossy_kv;
 };
 
 constexpr const char* kFooter = R"(
@@ -146,6 +147,12 @@ void answer(const GatewayArguments& arguments) {
   if (arguments.deterministic && *precision != chain::Precision::kFp32) {
     throw UsageError("--deterministic needs --wire fp32: with less, tokens hang on the route");
   }
+  if (arguments.lossy_kv && arguments.deterministic) {
+    throw UsageError("--lossy-kv: with --deterministic keys and values are used to the bit");
+  }
+  if (arguments.lossy_kv && arguments.no_kv_store) {
+    throw UsageError("--lossy-kv: with --no-kv-store nothing is kept that could be rounded");
+  }
   watch_interrupts();
   const SystemClock clock;
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
@@ -171,7 +178,9 @@ void answer(const GatewayArguments& arguments) {
           .audit_fraction = arguments.audit,
           .load = own->load,
           .kv_secret = kv_secret(arguments),
-          .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); }},
+          .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); },
+          .may_round = !arguments.deterministic,
+          .round_after = arguments.lossy_kv},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   ApiArguments api = arguments.api;
   if (api.name.empty()) api.name = own->name;
@@ -191,7 +200,8 @@ void add_gateway_command(CLI::App& app) {
                    "how activations travel: fp32 (exact), bf16, int8 (a quarter of the bytes)")
       ->capture_default_str();
   command->add_flag("--deterministic", arguments->deterministic,
-                    "refuse what makes tokens hang on the route: less than fp32 on the wire");
+                    "refuse what makes tokens hang on the route: less than fp32 on the wire, keys "
+                    "and values that were rounded");
   command
       ->add_option("--audit", arguments->audit,
                    "so large a part of what servers compute is recomputed here, when nothing else "
@@ -224,6 +234,12 @@ void add_gateway_command(CLI::App& app) {
                       "a file with the secret that their names and keys follow from; it is made "
                       "where it is missing (default: kv-secret in --run; without that a new one "
                       "each time: nothing is found again after a restart)");
+  command
+      ->add_option("--lossy-kv", arguments->lossy_kv,
+                   "SECONDS: what servers have kept of a prompt's beginning may come rounded from "
+                   "each other where to the bit it would take longer; requests may say so "
+                   "themselves (lossy_kv), and hear of it (usage)")
+      ->check(real_number(0, 3600));
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {

@@ -6,10 +6,13 @@
 #include <CLI/CLI.hpp>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
+#include "atoll/base/name.h"
 #include "atoll/base/sealing.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/identity/private_file.h"
+#include "atoll/kv_model/planes.h"
 #include "atoll/run/link_rate.h"
 
 namespace atl::cli {
@@ -32,13 +35,45 @@ void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments) {
       ->check(real_number(0, 1 << 20));
 }
 
-void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments) {
+void add_neighbour_arguments(CLI::App& command, KvStoreArguments& arguments) {
   command
       .add_option("--neighbour-rate", arguments.neighbour_rate,
                   "how fast copies of keys and values are sent to another server, which has them "
                   "if this one dies, at most, such as 20mbit; 0bit: none are")
       ->capture_default_str();
+  command.add_option("--kv-profile", arguments.profile,
+                     "a profile of the model's keys and values (atoll kv fit): they are kept "
+                     "rounded beside the exact ones, for texts that may begin with such and wait "
+                     "for another server's (atoll gateway --lossy-kv)");
 }
+
+namespace {
+
+std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
+                                                   const weights::ModelConfig& config,
+                                                   const std::string& digest) {
+  if (file.empty()) return nullptr;
+  const MappedFile mapped(file);
+  auto rounding = std::make_shared<serve::Rounding>();
+  try {
+    rounding->profile = kv::read_profile(mapped.bytes());
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--kv-profile: '{}': {}", file, error.what()));
+  }
+  if (rounding->profile.model != digest) {
+    throw InputError(
+        fmt::format("--kv-profile: '{}' is of the model '{}', and '{}' is served here; fit one to "
+                    "that, with the same --weights and --kv-dtype",
+                    file, printable(rounding->profile.model), digest));
+  }
+  rounding->profile_id = kv::profile_id(mapped.bytes());
+  rounding->turns = [config](int64_t begin, int64_t count) {
+    return kv_model::turns_of(config, begin, count);
+  };
+  return rounding;
+}
+
+}  // namespace
 
 int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes) {
   if (arguments.memory_gib < 0) return kv_bytes / 8;
@@ -53,6 +88,7 @@ serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t 
                     .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)},
           .model = digest,
           .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
+          .rounding = rounding_of(arguments.profile, config, digest),
           .num_threads = at::get_num_threads(),
           .neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8};
 }
@@ -64,7 +100,7 @@ std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, in
       kv_desk_options(arguments, kv_bytes, config, digest),
       serve::KvDesk::Hooks{
           .send = [](const std::string&, const chain::Message&) {},
-          .restored = [](const chain::Restore&, chain::Span, std::vector<at::Tensor>) {},
+          .restored = [](const chain::Restore&, chain::Span, serve::FoundChunks) {},
           .tell = print_note},
       clock);
 }

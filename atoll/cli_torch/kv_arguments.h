@@ -20,12 +20,13 @@ struct KvStoreArguments {
   double disk_gib = 8;
   double memory_gib = -1;  // Below 0: an eighth of what keys and values of texts under way have.
   std::string neighbour_rate = "100mbit";
+  std::string profile;  // Of what may be rounded; empty: nothing is.
 };
 
 /// --kv-store, --kv-store-gib, --kv-store-memory-gib.
 void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments);
-/// --neighbour-rate.
-void add_neighbour_argument(CLI::App& command, KvStoreArguments& arguments);
+/// --neighbour-rate, --kv-profile.
+void add_neighbour_arguments(CLI::App& command, KvStoreArguments& arguments);
 
 /// Of a process with so many bytes for keys and values of texts under way.
 int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes);

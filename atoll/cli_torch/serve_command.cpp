@@ -298,7 +298,10 @@ std::optional<serve::KvDeskOptions> kept_options(const ServeArguments& arguments
   require_kept_type(arguments, source);
   const bool keeps = arguments.kept.memory_gib != 0 || !arguments.kept.folder.empty();
   if (!keeps || !weights::keeps_narrow_kv(source.config, source.tensors, source.as)) {
-    return std::nullopt;
+    if (arguments.kept.profile.empty()) return std::nullopt;
+    throw UsageError(
+        "--kv-profile: nothing is kept here; say --kv-dtype bf16, and leave --kv-store-memory-gib "
+        "above 0 or name a --kv-store");
   }
   return kv_desk_options(arguments.kept, kv_bytes(arguments), source.config, source.digest);
 }
@@ -434,7 +437,7 @@ void add_serve_command(CLI::App& app) {
                       "how fast layers are sent to servers without files, such as 20mbit (default: "
                       "200mbit while texts are read here, else any)");
   add_kv_store_arguments(*command, arguments->kept);
-  add_neighbour_argument(*command, arguments->kept);
+  add_neighbour_arguments(*command, arguments->kept);
   command
       ->add_option("--memory-gib", arguments->memory_gib,
                    "memory that may be used, in GiB: how many layers fit, or whether all of the "
@@ -450,8 +453,8 @@ void add_serve_command(CLI::App& app) {
     // What is for the other way to serve is no silent wish.
     const auto others =
         arguments->gateway
-            ? std::vector{"--blocks",      "--head",        "--advertise",     "--peer-name",
-                          "--model-cache", "--upload-rate", "--neighbour-rate"}
+            ? std::vector{"--blocks",      "--head",        "--advertise",      "--peer-name",
+                          "--model-cache", "--upload-rate", "--neighbour-rate", "--kv-profile"}
             : std::vector{"--tokenizer",   "--strict",        "--template",
                           "--keys",        "--certificate",   "--private-key",
                           "--max-running", "--deterministic", "--adapter"};

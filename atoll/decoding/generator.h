@@ -28,6 +28,9 @@ struct GenerationRequest {
   bool scores_prompt = false;           // Those of the prompt's tokens too.
   /// Whose it is: what was read for one is not there for another, who could tell by the time.
   uint64_t tenant = 0;
+  /// After so many seconds' worth of waiting, keys and values that were kept of its beginning may
+  /// come rounded; infinity: never. Nothing: as the generator's owner says.
+  std::optional<double> round_after = {};
   uint64_t adapter = 0;  // Of the generator's, by which the text is read: from 1 on. 0: none.
   std::shared_ptr<const grammar::TokenMasks> grammar;  // What the answer must be; null: anything.
 };
@@ -55,10 +58,17 @@ struct Refusal {
 /// finished() or failed() it hears no more.
 class Listener {
  public:
+  /// Of a prompt's tokens those whose keys and values were there, and of them those of which some
+  /// were rounded.
+  struct Cached {
+    int64_t num_tokens = 0;
+    int64_t num_rounded = 0;
+  };
+
   virtual ~Listener() = default;
-  /// The prompt was read: of so many tokens the keys and values were there. `scores`, where they
-  /// were asked for, are those of the prompt's tokens but the first, which follows from nothing.
-  virtual void prompt_read(int64_t num_cached, std::vector<TokenScore> scores) = 0;
+  /// The prompt was read. `scores`, where they were asked for, are those of its tokens but the
+  /// first, which follows from nothing.
+  virtual void prompt_read(Cached cached, std::vector<TokenScore> scores) = 0;
   /// The next token. Scored where that was asked for; else it has its id alone. False: the text
   /// ends here, for a reason of the listener's (a stop string); finished() follows.
   virtual bool token(const TokenScore& score) = 0;
@@ -113,6 +123,8 @@ class Generator {
   /// over is passed over.
   virtual void cancel(Id id) = 0;
   virtual GeneratorStatus status() const = 0;
+  /// Whether texts may ask for keys and values that were rounded (GenerationRequest::round_after).
+  virtual bool may_round() const { return false; }
 };
 
 }  // namespace atl::decoding

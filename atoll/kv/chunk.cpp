@@ -58,8 +58,11 @@ std::vector<Chunk> ChunkNames::chunks_of(uint64_t tenant, std::span<const int64_
   return chunks;
 }
 
-BlobName name_of(const Digest& group, const Chunk& chunk, int32_t layer) {
-  return {.group = group, .id = derived(chunk.secret, "name", bytes_of(layer))};
+BlobName name_of(const Digest& group, const Chunk& chunk, const Part& part) {
+  ByteWriter writer;
+  writer.put(part.first_layer).put(part.end_layer).put(part.level).put(part.step);
+  writer.put(part.profile);
+  return {.group = group, .id = derived(chunk.secret, "name", writer.take())};
 }
 
 Bytes seal(std::span<const std::byte> blob, const BlobName& name, const Chunk& chunk) {

@@ -4,7 +4,7 @@
 // of which tokens it is, nor confirm a guess.
 //
 // A gateway has a secret; of that, the tenant, the model and all tokens to the end of a chunk
-// follows the chunk's secret, and of that the names and keys of its blobs, one for each layer.
+// follows the chunk's secret, and of that the names and keys of its blobs, one for each part.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,6 +12,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/hash.h"
+#include "atoll/kv/blob_head.h"
 #include "atoll/kv/blob_store.h"
 
 namespace atl::kv {
@@ -40,7 +41,19 @@ class ChunkNames {
   Digest check_;
 };
 
-BlobName name_of(const Digest& group, const Chunk& chunk, int32_t layer);
+/// Layers of a chunk that are coded together, and how.
+struct Part {
+  int32_t first_layer = 0;
+  int32_t end_layer = 0;  // Before which they end.
+  Level level = Level::kExact;
+  uint8_t step = 0;
+  uint64_t profile = 0;  // Its id; 0: none.
+
+  int32_t num_layers() const { return end_layer - first_layer; }
+  bool operator==(const Part&) const = default;
+};
+
+BlobName name_of(const Digest& group, const Chunk& chunk, const Part& part);
 
 /// What is kept under that name.
 Bytes seal(std::span<const std::byte> blob, const BlobName& name, const Chunk& chunk);

@@ -38,8 +38,13 @@ TEST(Chunk, HangOnAllThatTheyAreOf) {
     const auto chunks = names.chunks_of(tenant, ids);
     EXPECT_TRUE(secrets.insert(chunks.back().secret).second);
     EXPECT_TRUE(secrets.insert(chunks.back().check).second);
-    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), 3).id).second);
-    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), 4).id).second);
+    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), {3, 4}).id).second);
+    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), {4, 5}).id).second);
+    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), {3, 5}).id).second);
+    const Part rounded{3, 5, Level::kTransform, 1, 7};
+    EXPECT_TRUE(secrets.insert(name_of({}, chunks.back(), rounded).id).second);
+    EXPECT_TRUE(
+        secrets.insert(name_of({}, chunks.back(), {3, 5, Level::kTransform, 1, 8}).id).second);
   };
   const ChunkNames names(secret_of(1), "model");
   add(names, 0, tokens(2 * kChunkTokens));
@@ -60,12 +65,12 @@ TEST(Chunk, ABlobIsOpenedByWhoKnowsItsChunkAlone) {
   const ChunkNames names(secret_of(1), "model");
   const auto chunks = names.chunks_of(4, tokens(2 * kChunkTokens));
   const Bytes blob(100, std::byte{9});
-  const BlobName name = name_of(names.group_of(4), chunks[0], 2);
+  const BlobName name = name_of(names.group_of(4), chunks[0], {2, 3});
   const Bytes kept = seal(blob, name, chunks[0]);
   EXPECT_EQ(unseal(kept, name, chunks[0]), blob);
   EXPECT_THROW(unseal(kept, name, chunks[1]), InputError);
-  EXPECT_THROW(unseal(kept, name_of(names.group_of(4), chunks[0], 3), chunks[0]), InputError);
-  EXPECT_THROW(unseal(kept, name_of(names.group_of(5), chunks[0], 2), chunks[0]), InputError);
+  EXPECT_THROW(unseal(kept, name_of(names.group_of(4), chunks[0], {3, 4}), chunks[0]), InputError);
+  EXPECT_THROW(unseal(kept, name_of(names.group_of(5), chunks[0], {2, 3}), chunks[0]), InputError);
   for (size_t size = 0; size < kept.size(); size += 7) {
     EXPECT_THROW(unseal(std::span(kept).first(size), name, chunks[0]), InputError);
   }
@@ -79,7 +84,7 @@ TEST(Chunk, ABlobIsOpenedByWhoKnowsItsChunkAlone) {
 TEST(Chunk, OtherTokensWithTheSameSecretAreNotTaken) {
   const auto chunks = ChunkNames(secret_of(1), "model").chunks_of(0, tokens(kChunkTokens));
   const Chunk collides{.secret = chunks[0].secret, .check = secret_of(3)};
-  const BlobName name = name_of({}, chunks[0], 0);
+  const BlobName name = name_of({}, chunks[0], {0, 1});
   EXPECT_THROW(unseal(seal(Bytes(9), name, collides), name, chunks[0]), InputError);
 }
 

@@ -8,11 +8,17 @@ bool Answer::is_finished() const {
   return std::ranges::all_of(choices, [](const Choice& one) { return one.reason.has_value(); });
 }
 
+Json cached_of(const Answer& answer) {
+  Json cached = {{"cached_tokens", answer.cached_tokens}};
+  if (answer.lossy_tokens > 0) cached["lossy_tokens"] = answer.lossy_tokens;
+  return cached;
+}
+
 Json usage_of(const Answer& answer) {
   return {{"prompt_tokens", answer.prompt_tokens},
           {"completion_tokens", answer.made_tokens},
           {"total_tokens", answer.prompt_tokens + answer.made_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", answer.cached_tokens}}}};
+          {"prompt_tokens_details", cached_of(answer)}};
 }
 
 std::string dump(const Json& json) {

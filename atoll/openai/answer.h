@@ -25,10 +25,14 @@ struct Answer {
   std::vector<Choice> choices;
   int64_t prompt_tokens = 0;  // Each prompt once, whatever n is.
   int64_t cached_tokens = 0;
+  int64_t lossy_tokens = 0;  // Of those, that came rounded.
   int64_t made_tokens = 0;
 
   bool is_finished() const;
 };
+
+/// {"cached_tokens": N}, and "lossy_tokens" where there are some.
+Json cached_of(const Answer& answer);
 
 /// {"prompt_tokens", ...}, as completions and chats have it.
 Json usage_of(const Answer& answer);

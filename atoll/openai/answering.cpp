@@ -22,8 +22,8 @@ class TextListener final : public decoding::Listener {
         shows_end_(shows_end),
         clock_(clock) {}
 
-  void prompt_read(int64_t num_cached, std::vector<decoding::TokenScore> scores) override {
-    put(PromptRead{num_cached, repeated_ ? text_.repeat(*repeated_, scores) : Piece{}});
+  void prompt_read(Cached cached, std::vector<decoding::TokenScore> scores) override {
+    put(PromptRead{cached, repeated_ ? text_.repeat(*repeated_, scores) : Piece{}});
   }
   bool token(const decoding::TokenScore& score) override {
     put(TokenMade{text_.add(score)});
@@ -101,7 +101,10 @@ std::optional<Event> Answering::next(Duration patience) {
 void Answering::note(const Event& event) {
   Choice& choice = answer_.choices[event.choice];
   if (const auto* read = std::get_if<PromptRead>(&event.what)) {
-    if (event.choice % work_.choices_per_prompt == 0) answer_.cached_tokens += read->num_cached;
+    if (event.choice % work_.choices_per_prompt == 0) {
+      answer_.cached_tokens += read->cached.num_tokens;
+      answer_.lossy_tokens += read->cached.num_rounded;
+    }
     note_piece(choice, read->repeated);
   } else if (const auto* made = std::get_if<TokenMade>(&event.what)) {
     ++answer_.made_tokens;

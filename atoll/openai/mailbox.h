@@ -16,7 +16,7 @@
 namespace atl::openai {
 
 struct PromptRead {
-  int64_t num_cached = 0;
+  decoding::Listener::Cached cached;
   Piece repeated;  // Where the answer begins with the prompt.
 };
 struct TokenMade {

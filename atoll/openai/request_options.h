@@ -30,6 +30,7 @@ struct RequestOptions {
   int64_t n = 1;
   bool stream = false;
   bool include_usage = false;
+  std::optional<double> lossy_kv;  // Seconds; infinity: never.
 };
 
 /// Reads the fields that completions and chats share, but for max_tokens.

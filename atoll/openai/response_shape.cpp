@@ -23,9 +23,10 @@ Json ResponseShape::object(const Answer& answer, const char* status, Json output
   const bool is_incomplete = std::string(status) == "incomplete";
   Json usage;
   if (answer.is_finished()) {
+    Json cached = cached_of(answer);
+    cached["cache_write_tokens"] = 0;
     usage = {{"input_tokens", answer.prompt_tokens},
-             {"input_tokens_details",
-              {{"cached_tokens", answer.cached_tokens}, {"cache_write_tokens", 0}}},
+             {"input_tokens_details", std::move(cached)},
              {"output_tokens", answer.made_tokens},
              {"output_tokens_details", {{"reasoning_tokens", 0}}},
              {"total_tokens", answer.prompt_tokens + answer.made_tokens}};

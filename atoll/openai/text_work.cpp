@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "atoll/base/error.h"
@@ -52,6 +53,9 @@ uint64_t some_seed() { return number_in<uint64_t>(random_name(), 16).value_or(0)
 TextWork work_of(const RequestOptions& options, std::vector<PromptIds> prompts,
                  const ServedModel& model, const std::string& field) {
   check_bias(options, model);
+  if (options.lossy_kv && std::isfinite(*options.lossy_kv) && !model.generator->may_round()) {
+    refuse("lossy_kv", "'lossy_kv': keys and values of this model are used to the bit alone here");
+  }
   TextWork work{.choices_per_prompt = static_cast<size_t>(options.n),
                 .stops = options.stops,
                 .stream = options.stream};
@@ -62,7 +66,8 @@ TextWork work_of(const RequestOptions& options, std::vector<PromptIds> prompts,
         .max_tokens = tokens_to_make(options, std::ssize(prompt.ids), model, field),
         .ends = model.ends,
         .sampler = options.sampler,
-        .logit_bias = options.logit_bias};
+        .logit_bias = options.logit_bias,
+        .round_after = options.lossy_kv};
     // A prompt's choices differ; each is what it would be if the prompt were alone.
     for (uint64_t i = 0; i < work.choices_per_prompt; ++i) {
       text.sampler.seed = seed + i;

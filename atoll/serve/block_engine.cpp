@@ -127,7 +127,7 @@ void BlockEngine::keep(const chain::Keep& message) {
 }
 
 void BlockEngine::restore(const chain::Restore& order, chain::Span pages_layers,
-                          std::span<const at::Tensor> pages, Time now) {
+                          const FoundChunks& found, Time now) {
   if (forgotten_.has(order.session, order.epoch)) return;
   chain::Restored answer{.session = order.session, .epoch = order.epoch};
   model::KvCache cache(pool_);
@@ -135,8 +135,9 @@ void BlockEngine::restore(const chain::Restore& order, chain::Span pages_layers,
   const bool is_right = own.begin == pages_layers.begin && own.end == pages_layers.end &&
                         num_sessions() < options_.max_sessions &&
                         find(order.session) == texts_.end();
-  if (!pages.empty() && is_right && cache.append(pages)) {
+  if (!found.pages.empty() && is_right && cache.append(found.pages)) {
     answer.end = cache.length();
+    answer.levels = found.levels;
     texts_.push_back({.session = chain::ServerSession(order.session, order.layers, cache.length()),
                       .cache = std::move(cache),
                       .heard = now});

@@ -47,8 +47,8 @@ class BlockEngine {
   /// Of messages.h: Work, Reroute, Forget, Rest, Keep or Testify.
   void hear(chain::Message message, Time now);
   /// What was found of it, in pages of these layers; its gateway is told how much that is.
-  void restore(const chain::Restore& order, chain::Span pages_layers,
-               std::span<const at::Tensor> pages, Time now);
+  void restore(const chain::Restore& order, chain::Span pages_layers, const FoundChunks& found,
+               Time now);
   /// The gateway is gone, and nobody else wants its sessions.
   void forget_gateway(uint64_t gateway);
   /// No server can be reached at that address: sessions that go on there say so.

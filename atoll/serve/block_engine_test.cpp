@@ -109,14 +109,16 @@ TEST_F(BlockEngineTest, TokensAndOrdersThatCannotBeAreRefused) {
 TEST_F(BlockEngineTest, WhatWasRestoredIsOfTheLayersThatItWasRestoredFor) {
   const auto restore = [&](chain::Span layers) {
     const auto pool = small_model().kv_pool({0, 3});
-    const std::vector<at::Tensor> pages(kv::kChunkTokens / model::KvPool::kPagePositions,
-                                        pool->loose_page().zero_());
+    const FoundChunks found{
+        .pages = {kv::kChunkTokens / model::KvPool::kPagePositions, pool->loose_page().zero_()},
+        .levels = {1}};
     engine_.restore(
         {.session = kSession, .epoch = 1, .layers = layers, .chunks = {}, .holders = {}}, {0, 3},
-        pages, now_);
+        found, now_);
     const auto sent = engine_.take_sent();
     ASSERT_EQ(sent.size(), 1U);
     EXPECT_EQ(std::get<chain::Restored>(sent[0]).end, kv::kChunkTokens);
+    EXPECT_EQ(std::get<chain::Restored>(sent[0]).levels, found.levels);
   };
   chain::Work behind = work(kv::kChunkTokens, 2);
   behind.hops.front().restored = kv::kChunkTokens;

@@ -47,13 +47,13 @@ BlockServer::BlockServer(BlockServerOptions options, net::Transport& transport,
   if (!options_.kept) return;
   desk_.emplace(
       *options_.kept,
-      KvDesk::Hooks{.send = [this](const auto& to, const auto& message) { send_to(to, message); },
-                    .restored =
-                        [this](const chain::Restore& order, chain::Span pages_layers,
-                               std::vector<at::Tensor> pages) {
-                          take_restored(order, pages_layers, std::move(pages));
-                        },
-                    .tell = options_.log},
+      KvDesk::Hooks{
+          .send = [this](const auto& to, const auto& message) { send_to(to, message); },
+          .restored =
+              [this](const chain::Restore& order, chain::Span pages_layers, FoundChunks found) {
+                take_restored(order, pages_layers, std::move(found));
+              },
+          .tell = options_.log},
       clock_);
 }
 

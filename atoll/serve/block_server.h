@@ -110,8 +110,7 @@ class BlockServer {
   void read_on(BlockEngine& engine, BlockTrainer& trainer);
   void send(const chain::Message& message);
   void send_to(const std::string& address, const chain::Message& message);
-  void take_restored(const chain::Restore& order, chain::Span pages_layers,
-                     std::vector<at::Tensor> pages);
+  void take_restored(const chain::Restore& order, chain::Span pages_layers, FoundChunks found);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
   std::optional<net::ConnectionId> line_to(std::map<std::string, net::ConnectionId>& lines,

@@ -137,10 +137,10 @@ void BlockServer::send_to(const std::string& address, const chain::Message& mess
 }
 
 void BlockServer::take_restored(const chain::Restore& order, chain::Span pages_layers,
-                                std::vector<at::Tensor> pages) {
+                                FoundChunks found) {
   const MutexLock lock(mutex_);
-  jobs_.emplace_back([order, pages_layers, pages = std::move(pages), now = clock_.now()](
-                         BlockEngine& engine) { engine.restore(order, pages_layers, pages, now); });
+  jobs_.emplace_back([order, pages_layers, found = std::move(found), now = clock_.now()](
+                         BlockEngine& engine) { engine.restore(order, pages_layers, found, now); });
   arrived_.notify_all();
 }
 

@@ -20,6 +20,7 @@ constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
 constexpr int kMostEvents = 256;  // Heard before what they bring is read.
 constexpr int64_t kChunkTokens = 256;
 constexpr int64_t kUsualAnswer = 128;  // Tokens, where nobody knows.
+constexpr double kLongestWait = 1e6;   // Seconds.
 constexpr Duration kRoomAgain = std::chrono::seconds(10);
 
 /// Of a text that is longer, earlier keys may be others: that needs all layers at once.
@@ -149,12 +150,21 @@ void ChainGenerator::refuse(Id id, const std::string& reason, bool is_full) {
 
 // ---- What its askers want.
 
-chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) {
+/// Seconds that are no time to wait for count as ever.
+std::optional<Duration> ChainGenerator::round_after(const Sequence& sequence) const {
+  if (!options_.may_round) return std::nullopt;
+  const auto wanted = sequence.round_after() ? sequence.round_after() : options_.round_after;
+  if (!wanted || *wanted > kLongestWait) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*wanted));
+}
+
+chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) const {
   return {.num_tokens = text.length(),
           .num_guessed = text.num_guesses(),
           .wanted_from = text.sequence().wanted_from(),
           .num_to_come = text.sequence().wants_logits() ? kUsualAnswer : 1,
-          .may_skip = text.sequence().may_skip()};
+          .may_skip = text.sequence().may_skip(),
+          .round_after = round_after(text.sequence())};
 }
 
 void ChainGenerator::take_news(Time now) {

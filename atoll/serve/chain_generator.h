@@ -49,6 +49,10 @@ struct ChainOptions {
   /// `new_kv_secret` makes another one where they are to be found no more.
   std::optional<Digest> kv_secret = {};
   std::function<Digest()> new_kv_secret = {};
+  /// Whether requests may have what was kept rounded (decoding::GenerationRequest::round_after),
+  /// and after how many seconds those that say nothing of it do; nothing: never.
+  bool may_round = true;
+  std::optional<double> round_after = {};
 };
 
 class ChainGenerator final : public TextDesk {
@@ -64,6 +68,7 @@ class ChainGenerator final : public TextDesk {
 
   /// By what the coordinator said last.
   bool is_served() const override { return is_served_; }
+  bool may_round() const override { return options_.may_round && options_.kv_secret.has_value(); }
 
  private:
   struct Lines {
@@ -126,7 +131,8 @@ class ChainGenerator final : public TextDesk {
   void let_go(Id id);
   void rest(Id id);
   void put_away(Id id, int64_t num_kept);
-  static chain::Conductor::Text text_of(const GuessedText& text);
+  std::optional<Duration> round_after(const Sequence& sequence) const;
+  chain::Conductor::Text text_of(const GuessedText& text) const;
   void report();
 
   const model::Model& model_;

@@ -115,7 +115,7 @@ void Engine::admit() {
       text.cache = model::KvCache(pool_);
       return;  // It keeps its turn.
     }
-    text.sequence->skipped(text.cache.length());
+    text.sequence->skipped({.num_tokens = text.cache.length()});
     counts_.cached_tokens += text.cache.length();
     running_.push_back(std::move(text));
     it = waiting_.erase(it);
@@ -138,7 +138,7 @@ void Engine::seek(Text& text) {
                              .group = names.group_of(sequence.tenant()),
                              .chunks = names.chunks_of(sequence.tenant(), tokens),
                              .holders = {}};
-  const auto pages = options_.kept->desk->find(order, layers, static_cast<size_t>(first));
+  const auto pages = options_.kept->desk->find(order, layers, static_cast<size_t>(first)).pages;
   if (pages.empty()) return;
   text.cache.truncate(first * kv::kChunkTokens);
   if (make_room(std::ssize(pages))) std::ignore = text.cache.append(pages);

@@ -35,7 +35,7 @@ const model::Model& bench_model() {
 
 class Unheard final : public decoding::Listener {
  public:
-  void prompt_read(int64_t /*num_cached*/, std::vector<decoding::TokenScore> /*scores*/) override {}
+  void prompt_read(Cached /*cached*/, std::vector<decoding::TokenScore> /*scores*/) override {}
   bool token(const decoding::TokenScore& /*score*/) override { return true; }
   void finished(decoding::FinishReason /*reason*/) override {}
   void failed(const decoding::Refusal& /*refusal*/) override {}

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,7 +21,8 @@
 #include "atoll/base/mutex.h"
 #include "atoll/chain/messages.h"
 #include "atoll/kv/blob_store.h"
-#include "atoll/model/kv_pages.h"
+#include "atoll/kv/level_choice.h"
+#include "atoll/serve/chunk_coder.h"
 
 namespace atl::serve {
 
@@ -28,7 +30,8 @@ struct KvDeskOptions {
   kv::BlobStoreOptions store;
   std::string model;  // Its digest, with what it is served as.
   model::PageShape shape;
-  int num_threads = 1;        // For coding.
+  std::shared_ptr<const Rounding> rounding = {};  // Null: level 0 alone.
+  int num_threads = 1;                            // For coding.
   double neighbour_rate = 0;  // Bytes a second to neighbours, at most. 0: none are sent there.
   int64_t queue_bytes = int64_t{256} << 20;     // Of pages that wait to be coded.
   Duration patience = std::chrono::seconds(2);  // For an answer of another server.
@@ -45,14 +48,19 @@ struct KeptPages {
   std::vector<at::Tensor> pages;
 };
 
+/// Chunks of a text, the first ones, in a cache's pages; and of each at which level it came.
+struct FoundChunks {
+  std::vector<at::Tensor> pages;
+  std::vector<uint8_t> levels;
+};
+
 class KvDesk {
  public:
   /// `send`: to another server, from any thread. `restored`: what was found of it. `tell`: of a
   /// disk that cannot be written.
   struct Hooks {
     std::function<void(const std::string& address, const chain::Message& message)> send;
-    std::function<void(const chain::Restore& order, chain::Span pages_layers,
-                       std::vector<at::Tensor> pages)>
+    std::function<void(const chain::Restore& order, chain::Span pages_layers, FoundChunks found)>
         restored;
     std::function<void(const std::string& sentence)> tell;
   };
@@ -69,8 +77,7 @@ class KvDesk {
   void restore(chain::Restore order, chain::Span pages_layers);
   /// As many chunks as are to be had, from number `first` on, in pages of these layers of the
   /// server's. Waits for it.
-  std::vector<at::Tensor> find(const chain::Restore& order, chain::Span pages_layers,
-                               size_t first = 0);
+  FoundChunks find(const chain::Restore& order, chain::Span pages_layers, size_t first = 0);
   /// From another server: what is asked for, from its disk if need be; to be kept; what came.
   chain::Fetched fetch(const chain::Fetch& question);
   chain::Stored store(chain::Store blobs);
@@ -83,17 +90,25 @@ class KvDesk {
   struct Order {
     chain::Restore restore;
     chain::Span pages_layers;
+    Time begun{};
   };
   /// A chunk of an order whose blobs are being gathered.
   struct Gathering {
     size_t chunk = 0;
-    std::vector<kv::BlobName> names;    // Of each layer,
+    size_t level = 0;
+    double bytes = 0;  // To come, about.
+    std::vector<kv::Part> parts;
+    std::vector<kv::BlobName> names;    // Of each part,
     std::vector<kv::SharedBlob> blobs;  // null as long as it is missing,
     std::vector<bool> are_own;          // and whether it was here.
     size_t next_holder = 0;
     uint64_t question = 0;    // Under way; 0: none.
     bool has_helped = false;  // The last one asked.
+  };
+  /// What was asked of another server.
+  struct Question {
     Time asked{};
+    std::optional<chain::Fetched> answer;
   };
   struct Put {
     std::string address;
@@ -102,18 +117,29 @@ class KvDesk {
     double bytes = 0;
   };
 
+  static constexpr size_t kMostInMessage = size_t{3} << 20;  // Bytes: a frame holds 4 MiB.
+
+  Duration patience(double bytes) const;
   void run_keeping();
   void run_restoring();
   void code(const KeptPages& pages);
-  Gathering begin_gathering(const Order& order, size_t chunk);
+  std::optional<Gathering> begin_gathering(const Order& order, size_t chunk, double num_asked);
+  Gathering gathering_at(const Order& order, size_t chunk, size_t level);
+  std::optional<size_t> level_for(const Order& order, size_t chunk, double num_asked) const;
   void ask(const Order& order, Gathering& gathering);
   bool gather(const Order& order, Gathering& gathering);
   void put(const std::string& address, std::vector<chain::NamedBlob> blobs, double work);
-  bool open(const Order& order, const Gathering& gathering, std::span<const at::Tensor> pages);
+  void ask_ahead(const Order& order, size_t& next, size_t& end, std::deque<Gathering>& ahead);
+  FoundChunks find(const Order& order, size_t first = 0);
+  double fetch_rate() const;
+  bool open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
+  bool have(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
+  void note_size(size_t level, const kv::Part& part, size_t size);
   void send_next(Time now) ATOLL_REQUIRES(mutex_);
   Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
 
   const KvDeskOptions options_;
+  const ChunkCoder coder_;
   const Hooks hooks_;
   const Clock& clock_;
   kv::BlobStore store_;
@@ -123,12 +149,15 @@ class KvDesk {
   std::deque<KeptPages> to_keep_ ATOLL_GUARDED_BY(mutex_);
   int64_t to_keep_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
   std::deque<Order> to_restore_ ATOLL_GUARDED_BY(mutex_);
-  std::map<uint64_t, std::optional<chain::Fetched>> answers_ ATOLL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Question> questions_ ATOLL_GUARDED_BY(mutex_);  // By number.
   std::deque<Put> puts_ ATOLL_GUARDED_BY(mutex_);  // The first one is under way if `sent_`.
   std::optional<Time> sent_ ATOLL_GUARDED_BY(mutex_);
   Time next_send_ ATOLL_GUARDED_BY(mutex_){};
   double speed_ ATOLL_GUARDED_BY(mutex_) = 0;
+  double fetch_rate_ ATOLL_GUARDED_BY(mutex_) = 0;  // Bytes a second; 0: not yet known.
   Time last_answer_ ATOLL_GUARDED_BY(mutex_){};
+  /// Of a layer of a chunk at each level, in bytes.
+  std::vector<double> layer_bytes_ ATOLL_GUARDED_BY(mutex_);
   uint64_t last_number_ ATOLL_GUARDED_BY(mutex_);  // Random at first: nobody guesses the next one.
   std::thread keeper_;
   std::thread restorer_;

@@ -5,6 +5,7 @@
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
 #include <fstream>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <numeric>
 #include <thread>
 
+#include "atoll/testing/sample_profile.h"
 #include "atoll/testing/temporary_folder.h"
 
 namespace atl::serve {
@@ -43,31 +45,33 @@ class KvDeskTest : public ::testing::Test {
  protected:
   struct Restored {
     chain::Restore order;
-    std::vector<at::Tensor> pages;
+    FoundChunks found;
   };
 
-  void open(const std::string& name, const std::string& model = kModel) {
+  void open(const std::string& name, const std::string& model = kModel,
+            std::shared_ptr<const Rounding> rounding = nullptr) {
     KvDeskOptions options{.store = {.memory_bytes = 1 << 24, .folder = folder_.path() / name},
                           .model = model,
                           .shape = {.num_heads = 2, .head_size = 4},
+                          .rounding = std::move(rounding),
                           .num_threads = 2,
                           .neighbour_rate = 1e12,
                           .patience = milliseconds(500)};
     desks_[name] = std::make_unique<KvDesk>(
         std::move(options),
-        KvDesk::Hooks{.send =
-                          [this, name](const std::string& to, const chain::Message& message) {
-                            const MutexLock lock(mutex_);
-                            sent_.emplace_back(name, to, message);
-                          },
-                      .restored =
-                          [this](const chain::Restore& order, chain::Span pages_layers,
-                                 std::vector<at::Tensor> pages) {
-                            EXPECT_EQ(pages_layers, kLayers);
-                            const MutexLock lock(mutex_);
-                            restored_.push_back({order, std::move(pages)});
-                          },
-                      .tell = [](const std::string& sentence) { ADD_FAILURE() << sentence; }},
+        KvDesk::Hooks{
+            .send =
+                [this, name](const std::string& to, const chain::Message& message) {
+                  const MutexLock lock(mutex_);
+                  sent_.emplace_back(name, to, message);
+                },
+            .restored =
+                [this](const chain::Restore& order, chain::Span pages_layers, FoundChunks found) {
+                  EXPECT_EQ(pages_layers, kLayers);
+                  const MutexLock lock(mutex_);
+                  restored_.push_back({order, std::move(found)});
+                },
+            .tell = [](const std::string& sentence) { ADD_FAILURE() << sentence; }},
         clock_);
   }
   /// Messages are delivered until it holds.
@@ -108,7 +112,7 @@ class KvDeskTest : public ::testing::Test {
                              .neighbour = neighbour,
                              .pages = {begin, begin + kPages}});
     }
-    const auto last = kv::name_of(kGroup, all.back(), kLayers.end - 1);
+    const auto last = kv::name_of(kGroup, all.back(), {kLayers.end - 1, kLayers.end});
     const auto has = [&](const std::string& where) {
       return !desks_.at(where)->fetch({.number = 0, .names = {last}}).blobs[0].empty();
     };
@@ -117,21 +121,24 @@ class KvDeskTest : public ::testing::Test {
   std::vector<at::Tensor> restore(const std::string& name, const std::vector<kv::Chunk>& chunks,
                                   const std::vector<std::string>& holders = {},
                                   Digest group = kGroup) {
-    desks_.at(name)->restore({.session = {1, 2},
-                              .epoch = 1,
-                              .layers = kLayers,
-                              .group = group,
-                              .chunks = chunks,
-                              .holders = holders},
-                             kLayers);
+    return restore(name, chain::Restore{.session = {1, 2},
+                                        .epoch = 1,
+                                        .layers = kLayers,
+                                        .group = group,
+                                        .chunks = chunks,
+                                        .holders = holders})
+        .pages;
+  }
+  FoundChunks restore(const std::string& name, const chain::Restore& order) {
+    desks_.at(name)->restore(order, kLayers);
     pump_until([&] {
       const MutexLock lock(mutex_);
       return !restored_.empty();
     });
     const MutexLock lock(mutex_);
-    std::vector<at::Tensor> pages = std::move(restored_.front().pages);
+    FoundChunks found = std::move(restored_.front().found);
     restored_.pop_front();
-    return pages;
+    return found;
   }
   static void expect_same(const std::vector<at::Tensor>& found,
                           const std::vector<at::Tensor>& wanted, size_t count) {
@@ -224,6 +231,100 @@ TEST_F(KvDeskTest, WhatIsOfAnotherModelIsNotRestored) {
   desks_.clear();
   open("a", "another model");
   EXPECT_TRUE(restore("a", chunks).empty());
+}
+
+TEST_F(KvDeskTest, WhatAHolderHasDamagedTheNextOneHasWhole) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const char* const name : {"a", "b"}) {
+    open(name);
+    keep(name, chunks, pages);
+  }
+  desks_.erase("b");
+  change_files("b", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+  open("b");
+  open("c");
+  expect_same(restore("c", chunks, {"b", "a"}), pages, 3 * kPages);
+}
+
+std::shared_ptr<const Rounding> sample_rounding() {
+  const kv::SampleProfile sample(kModel);
+  return std::make_shared<const Rounding>(Rounding{
+      .profile = sample.profile, .profile_id = sample.id, .turns = [](int64_t, int64_t count) {
+        return kv::turns_for(static_cast<size_t>(count));
+      }});
+}
+
+/// Of a layer the root of the mean of the squared errors.
+double error_of(std::span<const at::Tensor> found, std::span<const at::Tensor> wanted,
+                int64_t layer) {
+  double sum = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const at::Tensor error = found[i][layer].to(at::kFloat).sub(wanted[i][layer].to(at::kFloat));
+    sum += error.square().mean().item<double>();
+  }
+  return std::sqrt(sum / static_cast<double>(found.size()));
+}
+
+TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const char* const name : {"a", "b"}) open(name, kModel, sample_rounding());
+  open("c");
+  keep("a", chunks, pages);
+  const chain::Restore order{.session = {1, 2},
+                             .epoch = 1,
+                             .layers = kLayers,
+                             .group = kGroup,
+                             .chunks = chunks,
+                             .holders = {"a"},
+                             .round_after_ms = 0};
+  const FoundChunks found = restore("b", order);
+  // As long as nothing is known of the line the best one; then there is no time left.
+  EXPECT_EQ(found.levels, (std::vector<uint8_t>{1, 2, 0}));
+  ASSERT_EQ(found.pages.size(), 3 * kPages);
+  const auto of_chunk = [&](const std::vector<at::Tensor>& all, size_t chunk) {
+    return std::span(all).subspan(chunk * kPages, kPages);
+  };
+  for (size_t chunk = 0; chunk < 3; ++chunk) {
+    for (const int64_t layer : {0, 1}) {
+      const double error = error_of(of_chunk(found.pages, chunk), of_chunk(pages, chunk), layer);
+      EXPECT_EQ(error > 0, chunk < 2) << chunk;
+      EXPECT_LT(error, 0.5) << chunk;
+    }
+    // In no group of the profile's.
+    EXPECT_EQ(error_of(of_chunk(found.pages, chunk), of_chunk(pages, chunk), 2), 0) << chunk;
+  }
+  // What a server has itself comes to the bit, and so does another's without a profile.
+  EXPECT_EQ(restore("a", order).levels, (std::vector<uint8_t>{0, 0, 0}));
+  const FoundChunks other = restore("c", order);
+  EXPECT_EQ(other.levels, (std::vector<uint8_t>{0, 0, 0}));
+  expect_same(other.pages, pages, 3 * kPages);
+  // Nobody else hears of what came rounded.
+  expect_same(restore("b", chunks, {"a"}), pages, 3 * kPages);
+  // With time enough nothing is rounded.
+  open("d", kModel, sample_rounding());
+  chain::Restore patient = order;
+  patient.round_after_ms = 3'600'000;
+  restore("d", patient);
+  EXPECT_EQ(restore("d", patient).levels[1], 0);
+}
+
+TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
+  const auto chunks = chunks_of(1);
+  open("a");
+  open("b");
+  keep("a", chunks, random_pages(3 * kPages));
+  const chain::Restore order{.session = {1, 2},
+                             .epoch = 1,
+                             .layers = kLayers,
+                             .group = kGroup,
+                             .chunks = chunks,
+                             .holders = {"a"},
+                             .read_ms = 0};
+  // How slowly the first one tells.
+  EXPECT_EQ(restore("b", order).levels.size(), 1U);
+  EXPECT_EQ(restore("a", order).levels.size(), 3U);  // They are here.
 }
 
 TEST_F(KvDeskTest, AHolderThatSaysNothingIsNotWaitedForForEver) {

@@ -46,7 +46,8 @@ Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, i
       max_length_(request.max_tokens < max_length - num_prompt_ ? num_prompt_ + request.max_tokens
                                                                 : max_length),
       num_top_(request.top_logprobs),
-      scores_prompt_(request.scores_prompt) {}
+      scores_prompt_(request.scores_prompt),
+      round_after_(request.round_after) {}
 
 int64_t Answer::wanted_from() const {
   // A text may be read anew: what it was told it is not told again.
@@ -89,7 +90,7 @@ bool Answer::take(int64_t position, const decoding::Outcome& outcome) {
     return false;
   }
   if (!std::exchange(was_read_, true)) {
-    listener_->prompt_read(num_cached_, std::move(prompt_scores_));
+    listener_->prompt_read(cached_, std::move(prompt_scores_));
   }
   if (std::ssize(tokens()) >= max_length_) return finish(decoding::FinishReason::kLength);
   if (draw_.is_end(score.id)) {

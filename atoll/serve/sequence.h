@@ -57,7 +57,9 @@ class Sequence {
   /// Throws InputError where logits are not finite.
   decoding::Outcome follow(int64_t position, const at::Tensor& row) const;
   /// Its keys and values are there up to here without having been read.
-  virtual void skipped(int64_t /*num_tokens*/) {}
+  virtual void skipped(decoding::Listener::Cached /*cached*/) {}
+  /// As decoding::GenerationRequest has it.
+  virtual std::optional<double> round_after() const { return std::nullopt; }
   virtual void fail(const decoding::Refusal& refusal) = 0;
 
   // What it may take next, for those who guess. Nothing of it changes what it takes.
@@ -98,7 +100,8 @@ class Answer final : public Sequence {
   std::vector<decoding::Order> orders(int64_t begin, int64_t end,
                                       std::span<const int64_t> text) const override;
   bool take(int64_t position, const decoding::Outcome& outcome) override;
-  void skipped(int64_t num_tokens) override { num_cached_ = num_tokens; }
+  void skipped(decoding::Listener::Cached cached) override { cached_ = cached; }
+  std::optional<double> round_after() const override { return round_after_; }
   void fail(const decoding::Refusal& refusal) override { listener_->failed(refusal); }
   int64_t num_to_come() const override { return max_length_ - std::ssize(tokens()); }
   bool suppose(int64_t id) override;
@@ -115,8 +118,9 @@ class Answer final : public Sequence {
   const int64_t max_length_;  // Of tokens().
   const std::optional<int64_t> num_top_;
   const bool scores_prompt_;
+  const std::optional<double> round_after_;
   bool was_read_ = false;  // The prompt.
-  int64_t num_cached_ = 0;
+  decoding::Listener::Cached cached_;
   std::vector<decoding::TokenScore> prompt_scores_;
 };
 

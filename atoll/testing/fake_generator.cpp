@@ -64,7 +64,7 @@ void FakeGenerator::read(Text& text) {
   text.is_read = true;
   status_.cached_tokens += num_cached;
   status_.prompt_tokens += std::ssize(prompt) - num_cached;
-  text.listener->prompt_read(num_cached, prompt_scores(text));
+  text.listener->prompt_read({.num_tokens = num_cached}, prompt_scores(text));
 }
 
 bool FakeGenerator::step(Text& text) {

@@ -248,6 +248,8 @@ class SimulatedBlockServers {
         if (kept == other->second.kept.end()) continue;
         memory = kept->second;
         answer.end += kKeptTokens;
+        // As if rounding changed nothing.
+        answer.levels.push_back(order.round_after_ms >= 0 && holder != address ? 1 : 0);
         break;
       }
       if (answer.end == before) break;

@@ -28,6 +28,9 @@ class SimulatedChain final : public SimulatedBlockServers {
   }
 
   double layer_speed = 100;  // Of many tokens, as its servers say.
+  /// Of texts that are asked from now on, and how many of all their positions came rounded.
+  std::optional<Duration> round_after;
+  int64_t num_rounded() const { return num_rounded_; }
   Conductor& conductor() { return *conductor_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
@@ -169,7 +172,8 @@ class SimulatedChain final : public SimulatedBlockServers {
             .num_guessed = std::ssize(drafts_[key]),
             .wanted_from = count - 1,
             .num_to_come = 20,
-            .may_skip = true};
+            .may_skip = true,
+            .round_after = round_after};
   }
   /// What may come next, some of it right.
   void draft(Conductor::Key key) {
@@ -297,6 +301,7 @@ class SimulatedChain final : public SimulatedBlockServers {
         to_server("", say->address, say->message);
       } else if (auto* feed = std::get_if<Conductor::Feed>(&action)) {
         Work work = feed->work;
+        num_rounded_ += feed->num_rounded;
         work.rows.num_tokens = static_cast<uint32_t>(feed->end - work.rows.begin);
         for (int64_t i = work.rows.begin; i < feed->end; ++i) {
           const std::vector<uint64_t>& tokens = texts_.at(feed->key);
@@ -345,6 +350,7 @@ class SimulatedChain final : public SimulatedBlockServers {
   std::map<Conductor::Key, size_t> prompts_, lengths_;
   std::map<Conductor::Key, int64_t> kept_;
   std::map<Conductor::Key, std::string> refused_;
+  int64_t num_rounded_ = 0;
   std::map<Conductor::Key, Arrivals> arrivals_;
   struct Aside {
     std::vector<uint64_t> tokens;

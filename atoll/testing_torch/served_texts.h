@@ -53,8 +53,8 @@ inline std::vector<int64_t> text(uint64_t seed, int64_t length) {
 /// What became of a request.
 class Heard final : public decoding::Listener {
  public:
-  void prompt_read(int64_t num_cached, std::vector<TokenScore> scores) override {
-    num_cached_ = num_cached;
+  void prompt_read(Cached cached, std::vector<TokenScore> scores) override {
+    num_cached_ = cached.num_tokens;
     prompt_scores_ = std::move(scores);
   }
   bool token(const TokenScore& score) override {

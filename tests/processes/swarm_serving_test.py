@@ -504,13 +504,17 @@ class KeptTest(Serving):
         self.swarm_of_test.wait_whole(url)
         return url
 
-    def cached(self, url, key=None):
-        """How many of the prompt's tokens were not read; the answer is that of one process."""
-        request = urllib.request.Request(url + "/v1/completions", data=json.dumps({"model": "mine", "logprobs": 2, **self.BODY}).encode(),
+    def answered(self, url, key=None, **more):
+        request = urllib.request.Request(url + "/v1/completions", data=json.dumps({"model": "mine", "logprobs": 2, **self.BODY, **more}).encode(),
                                          headers={"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})})
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
-            said = json.loads(reply.read())
+            return json.loads(reply.read())
+
+    def cached(self, url, key=None, **more):
+        """How many of the prompt's tokens were not read; the answer is that of one process."""
+        said = self.answered(url, key, **more)
         self.assertEqual(told(said), told(complete(self.one, logprobs=2, **self.BODY)))
+        self.assertNotIn("lossy_tokens", said["usage"]["prompt_tokens_details"])
         return said["usage"]["prompt_tokens_details"]["cached_tokens"]
 
     def wait_kept(self, names, count):
@@ -539,10 +543,10 @@ class KeptTest(Serving):
         self.serve(*spans)
         self.assertLess(self.cached(self.gateway("g3")), 128 * num_chunks)
 
-    def check_found(self, start, count):
+    def check_found(self, start, count, **more):
         """By a process that has read nothing yet. On a machine that stalls it may seem quicker to read."""
         for _ in range(3):
-            found = self.cached(start("found"))
+            found = self.cached(start("found"), **more)
             if found == count:
                 return
             self.swarm_of_test.kill("found")
@@ -555,6 +559,52 @@ class KeptTest(Serving):
         self.wait_kept(["one"], 6 * num_chunks)
         self.assertEqual(self.swarm_of_test.finish("one"), 0)
         self.assertEqual(self.cached(self.swarm_of_test.alone("one", *words)), 128 * num_chunks)
+
+    def profile(self):
+        """Fitted, measured, and refused where it is another model's."""
+        profile, text = ROOT / "bf16.kvp", ROOT / "text.txt"
+        text.write_text(pathlib.Path(unittest.__file__).with_name("mock.py").read_text())
+        words = [ATOLL, "kv", "fit", self.model, "--text", text, "--prefix", "128", "--windows", "4", "--sensitivity-windows", "2", "--group-layers", "2",
+                 "--bits", "3,2", "--out", profile]
+        subprocess.run(words, check=True, capture_output=True)
+        words = [ATOLL, "kv", "measure", self.model, "--profile", profile, "--text", text, "--prefix", "128", "--scored", "64", "--windows", "3", "--json"]
+        measured = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        bits = {level["name"]: level["bits"] for level in measured["levels"]}
+        self.assertLess(bits["transform 1"], bits["transform 0"])
+        self.assertLess(bits["transform 0"], bits["8-bit"])
+        refused = subprocess.run([ATOLL, "serve", made_model("model", 2), "--join", "127.0.0.1:1", "--kv-dtype", "bf16", "--kv-profile", profile],
+                                 capture_output=True, text=True)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertRegex(refused.stderr, "--kv-profile.*is of the model")
+        return profile
+
+    def test_what_another_server_has_comes_rounded_where_that_is_asked_for(self):
+        swarm, words = self.swarm_of_test, ("--kv-profile", self.profile())
+        kept = ("--kv-store", swarm.folder / "a-kv", *words)
+        swarm.serve("a", "0:6", *kept)
+        self.assertEqual(self.cached(self.gateway("g")), 0)
+        num_chunks = (len(self.tokens()) - 1) // 128
+        self.wait_kept("a", num_chunks * (6 + 2 * 3))  # Layers to the bit, and pairs of them at two levels.
+        swarm.finish("a")
+        swarm.kill("g")
+        # It has all of it, and serves one layer: the other one has to ask for the rest.
+        swarm.serve("a", "0:1", *kept)
+        swarm.serve("b", "0:6", *words)
+        for attempt in range(3):  # On a machine that stalls it may seem quicker to read.
+            url = self.gateway(f"rounded{attempt}")
+            said = self.answered(url, lossy_kv=0)
+            details = said["usage"]["prompt_tokens_details"]
+            if details["cached_tokens"] > 0:
+                break
+        self.assertEqual(details, {"cached_tokens": 128 * num_chunks, "lossy_tokens": 128 * (num_chunks - 1)})
+        # Who wants to the bit what came rounded has it so.
+        self.check_found(lambda name: self.gateway(name, "--lossy-kv", 0), 128 * num_chunks, lossy_kv=False)
+        strict = self.gateway("strict", "--deterministic")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.answered(strict, lossy_kv=0.5)
+        self.assertEqual(refused.exception.code, 400)
+        self.assertIn("lossy_kv", refused.exception.read().decode())
+        self.assertGreater(self.cached(strict), 0)
 
     def tokens(self):
         made = subprocess.run([ATOLL, "tokenizer", "encode", "--tokenizer", self.model, "--text", "-"], input=LONG, check=True, capture_output=True, text=True)

@@ -1,0 +1,101 @@
+#include "atoll/serve/chunk_coder.h"
+
+#include <algorithm>
+
+#include "atoll/kv/blob.h"
+
+namespace atl::serve {
+namespace {
+
+/// Keys and values may be grouped otherwise: layers that any group has together stay together.
+std::vector<chain::Span> units_of(std::span<const kv::Group> groups) {
+  std::vector<chain::Span> units;
+  for (const kv::Group& group : groups) units.push_back({group.first_layer, group.end_layer});
+  std::ranges::sort(units, {}, &chain::Span::begin);
+  std::vector<chain::Span> joined;
+  for (const chain::Span& unit : units) {
+    if (joined.empty() || unit.begin >= joined.back().end) {
+      joined.push_back(unit);
+    } else {
+      joined.back().end = std::max(joined.back().end, unit.end);
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+ChunkCoder::ChunkCoder(std::string model, model::PageShape shape,
+                       std::shared_ptr<const Rounding> rounding)
+    : model_(std::move(model)), shape_(shape), rounding_(std::move(rounding)) {
+  if (rounding_) units_ = units_of(rounding_->profile.groups);
+}
+
+size_t ChunkCoder::num_levels() const {
+  return units_.empty() ? 1 : 1 + rounding_->profile.transforms.size();
+}
+
+std::vector<kv::Part> ChunkCoder::parts_of(chain::Span layers, size_t level) const {
+  std::vector<kv::Part> parts;
+  auto unit = units_.begin();
+  for (int32_t layer = layers.begin; layer < layers.end;) {
+    while (level > 0 && unit != units_.end() && unit->begin < layer) ++unit;
+    const bool is_whole =
+        level > 0 && unit != units_.end() && unit->begin == layer && unit->end <= layers.end;
+    parts.push_back({.first_layer = layer, .end_layer = layer + 1});
+    if (is_whole) {
+      parts.back().end_layer = unit->end;
+      parts.back().level = kv::Level::kTransform;
+      parts.back().step = static_cast<uint8_t>(level - 1);
+      parts.back().profile = rounding_->profile_id;
+    }
+    layer = parts.back().end_layer;
+  }
+  return parts;
+}
+
+kv::BlobHead ChunkCoder::head_of(const kv::Part& part, int64_t begin) const {
+  return {.level = part.level,
+          .step = part.step,
+          .model = model_,
+          .first_layer = part.first_layer,
+          .end_layer = part.end_layer,
+          .num_channels = static_cast<uint32_t>(shape_.num_channels()),
+          .begin = begin,
+          .num_tokens = static_cast<uint32_t>(kv::kChunkTokens)};
+}
+
+Bytes ChunkCoder::encode(const kv::Part& part, int64_t begin, std::span<const at::Tensor> pages,
+                         int32_t first_layer) const {
+  std::vector<uint16_t> bits_PCT;
+  for (int32_t layer = part.first_layer; layer < part.end_layer; ++layer) {
+    const auto of_layer = model::bits_2CT(pages, layer - first_layer, shape_);
+    bits_PCT.insert(bits_PCT.end(), of_layer.begin(), of_layer.end());
+  }
+  const kv::BlobHead head = head_of(part, begin);
+  if (part.level == kv::Level::kExact) return kv::encode_blob(head, bits_PCT);
+  const kv::Turns turns = rounding_->turns(begin, kv::kChunkTokens);
+  // All later tokens attend to the text's first ones; its last ones are in a chunk that is not
+  // asked for at such a level.
+  const kv::ExactEnds ends{.first = begin == 0 ? kv::ExactEnds{}.first : 0, .last = 0};
+  return kv::encode_blob(head, bits_PCT, {rounding_->profile, rounding_->profile_id, turns}, ends);
+}
+
+void ChunkCoder::decode(std::span<const std::byte> blob, const kv::Part& part, int64_t begin,
+                        std::span<const at::Tensor> pages, int32_t first_layer) const {
+  const kv::BlobHead head = head_of(part, begin);
+  std::vector<uint16_t> bits_PCT;
+  if (part.level == kv::Level::kExact) {
+    bits_PCT = kv::decode_blob(blob, head);
+  } else {
+    const kv::Turns turns = rounding_->turns(begin, kv::kChunkTokens);
+    bits_PCT = kv::decode_blob(blob, head, {rounding_->profile, rounding_->profile_id, turns});
+  }
+  const size_t size = bits_PCT.size() / static_cast<size_t>(part.num_layers());
+  for (int32_t i = 0; i < part.num_layers(); ++i) {
+    model::write_bits(std::span(bits_PCT).subspan(static_cast<size_t>(i) * size, size),
+                      part.first_layer + i - first_layer, shape_, pages);
+  }
+}
+
+}  // namespace atl::serve

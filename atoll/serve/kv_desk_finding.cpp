@@ -1,0 +1,229 @@
+// A desk's search for chunks that somebody waits for: of its own, then of other servers', each at
+// the level that is in time (kv/level_choice.h), and opened while the next ones travel.
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/serve/kv_desk.h"
+#include "atoll/weights/shared_work.h"
+
+namespace atl::serve {
+namespace {
+
+constexpr int64_t kPagesOfChunk = kv::kChunkTokens / model::KvPool::kPagePositions;
+// What is asked for before it is opened; as long as no speed is known, one chunk.
+constexpr double kAheadBytes = 2 << 20;
+constexpr size_t kMostAhead = 32;
+
+}  // namespace
+
+/// Nothing: it is sooner read anew. `num_asked`: bytes that are under way.
+std::optional<size_t> KvDesk::level_for(const Order& order, size_t chunk, double num_asked) const {
+  const chain::Restore& said = order.restore;
+  const auto num_chunks = static_cast<double>(said.chunks.size());
+  const MutexLock lock(mutex_);
+  std::vector<double> bytes = layer_bytes_;
+  for (double& each : bytes) each *= said.layers.size();
+  kv::Pace pace{.bytes_per_second = fetch_rate_};
+  if (said.read_ms >= 0) pace.seconds_to_read = said.read_ms / 1e3 / num_chunks;
+  pace.seconds_left = said.round_after_ms / 1e3 - seconds(clock_.now() - order.begun);
+  const size_t num_left = said.chunks.size() - chunk;
+  // What comes next attends most to what is next to it.
+  const bool may_round = said.round_after_ms >= 0 && num_left > 1;
+  size_t level = may_round ? kv::level_in_time(bytes, num_left, num_asked, pace) : 0;
+  if (kv::is_worth_it(bytes[level], pace)) return level;
+  level = may_round ? bytes.size() - 1 : 0;
+  return kv::is_worth_it(bytes[level], pace) ? std::optional(level) : std::nullopt;
+}
+
+KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t level) {
+  Gathering gathering{.chunk = chunk, .level = level};
+  const chain::Restore& said = order.restore;
+  const auto add = [&](const kv::Part& part, kv::BlobName name, kv::SharedBlob blob) {
+    gathering.parts.push_back(part);
+    gathering.names.push_back(name);
+    gathering.are_own.push_back(blob != nullptr);
+    gathering.blobs.push_back(std::move(blob));
+  };
+  for (const kv::Part& part : coder_.parts_of(said.layers, level)) {
+    std::vector<std::pair<kv::BlobName, kv::SharedBlob>> exact;
+    for (int32_t layer = part.first_layer; layer < part.end_layer; ++layer) {
+      const auto name = kv::name_of(said.group, said.chunks[chunk], {layer, layer + 1});
+      exact.emplace_back(name, store_.get(name));
+    }
+    const bool is_here =
+        std::ranges::all_of(exact, [](const auto& each) { return each.second != nullptr; });
+    if (part.level == kv::Level::kExact || is_here) {
+      int32_t layer = part.first_layer;
+      for (auto& [name, blob] : exact) {
+        add({layer, layer + 1}, name, std::move(blob));
+        ++layer;
+      }
+    } else {
+      const auto name = kv::name_of(said.group, said.chunks[chunk], part);
+      add(part, name, store_.get(name));
+    }
+  }
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; i < gathering.parts.size(); ++i) {
+    const kv::Part& part = gathering.parts[i];
+    const size_t of = part.level == kv::Level::kExact ? 0 : level;
+    if (gathering.blobs[i] == nullptr) gathering.bytes += layer_bytes_[of] * part.num_layers();
+  }
+  return gathering;
+}
+
+std::optional<KvDesk::Gathering> KvDesk::begin_gathering(const Order& order, size_t chunk,
+                                                         double num_asked) {
+  const auto level = level_for(order, chunk, num_asked);
+  Gathering gathering = gathering_at(order, chunk, level.value_or(0));
+  if (!level && gathering.bytes > 0) return std::nullopt;
+  ask(order, gathering);
+  return gathering;
+}
+
+/// Who has had some of it is asked for what is missing, else the next holder; nobody, where nothing
+/// is, or nobody is left.
+void KvDesk::ask(const Order& order, Gathering& gathering) {
+  gathering.question = 0;
+  chain::Fetch question;
+  for (size_t i = 0; i < gathering.names.size(); ++i) {
+    if (gathering.blobs[i] == nullptr) question.names.push_back(gathering.names[i]);
+  }
+  const std::vector<std::string>& holders = order.restore.holders;
+  if (!std::exchange(gathering.has_helped, false)) ++gathering.next_holder;
+  if (question.names.empty() || gathering.next_holder > holders.size()) return;
+  {
+    const MutexLock lock(mutex_);
+    gathering.question = question.number = ++last_number_;
+    questions_[question.number].asked = clock_.now();
+  }
+  hooks_.send(holders[gathering.next_holder - 1], question);
+}
+
+/// Waits until all of the chunk is here. False: it is not to be had.
+bool KvDesk::gather(const Order& order, Gathering& gathering) {
+  while (gathering.question != 0) {
+    std::optional<chain::Fetched> answer;
+    {
+      MutexLock lock(mutex_);
+      Question& question = questions_.at(gathering.question);
+      const Time since = std::max(question.asked, last_answer_);
+      changed_.wait_for(lock, since + patience(kMostInMessage) - clock_.now(),
+                        [&]() ATOLL_REQUIRES(mutex_) { return stops_ || question.answer; });
+      answer = std::move(question.answer);
+      questions_.erase(gathering.question);
+      if (stops_) return false;
+    }
+    size_t next = 0;
+    for (size_t i = 0; answer && i < gathering.names.size(); ++i) {
+      if (gathering.blobs[i] != nullptr) continue;
+      if (next >= answer->blobs.size()) break;
+      Bytes& blob = answer->blobs[next++];
+      if (blob.empty()) continue;
+      gathering.blobs[i] = std::make_shared<const Bytes>(std::move(blob));
+      gathering.has_helped = true;
+    }
+    ask(order, gathering);
+  }
+  return std::ranges::all_of(gathering.blobs, [](const auto& blob) { return blob != nullptr; });
+}
+
+/// False: some of it is damaged. That is not kept any more, and what is good is.
+bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
+  const kv::Chunk& chunk = order.restore.chunks[gathering.chunk];
+  const int64_t begin = static_cast<int64_t>(gathering.chunk) * kv::kChunkTokens;
+  std::atomic<bool> is_good = true;
+  weights::share_work(gathering.parts.size(), options_.num_threads, [&](size_t i) {
+    try {
+      const Bytes blob = kv::unseal(*gathering.blobs[i], gathering.names[i], chunk);
+      coder_.decode(blob, gathering.parts[i], begin, pages, order.pages_layers.begin);
+      if (gathering.are_own[i]) return;
+      store_.put(gathering.names[i], gathering.blobs[i]);
+      const bool is_exact = gathering.parts[i].level == kv::Level::kExact;
+      note_size(is_exact ? 0 : gathering.level, gathering.parts[i], gathering.blobs[i]->size());
+    } catch (const InputError&) {
+      is_good = false;
+      store_.remove(gathering.names[i]);
+      gathering.blobs[i] = nullptr;
+    }
+  });
+  return is_good;
+}
+
+/// What a holder has damaged another one may have whole.
+bool KvDesk::have(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
+  while (gather(order, gathering)) {
+    if (open(order, gathering, pages)) return true;
+    gathering.has_helped = false;
+    ask(order, gathering);
+  }
+  return false;
+}
+
+FoundChunks KvDesk::find(const chain::Restore& restore, chain::Span pages_layers, size_t first) {
+  return find({restore, pages_layers, clock_.now()}, first);
+}
+
+/// Chunks from number `next` to before `end` are asked for, as many as may be under way.
+void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
+                       std::deque<Gathering>& ahead) {
+  double num_asked = 0;
+  for (const Gathering& each : ahead) num_asked += each.bytes;
+  const bool is_speed_known = fetch_rate() > 0;
+  while (next < end && ahead.size() < kMostAhead && num_asked < kAheadBytes) {
+    if (num_asked > 0 && !is_speed_known) return;
+    auto gathering = begin_gathering(order, next, num_asked);
+    if (!gathering) {  // It and what is behind it is read.
+      end = next;
+      return;
+    }
+    num_asked += gathering->bytes;
+    ahead.push_back(*std::move(gathering));
+    ++next;
+  }
+}
+
+FoundChunks KvDesk::find(const Order& order, size_t first) {
+  FoundChunks found;
+  std::deque<Gathering> ahead;
+  size_t next = first;
+  size_t end = order.restore.chunks.size();
+  const int64_t page = 2 * options_.shape.num_channels() * model::KvPool::kPagePositions;
+  while (true) {
+    ask_ahead(order, next, end, ahead);
+    if (ahead.empty()) break;
+    Gathering gathering = std::move(ahead.front());
+    ahead.pop_front();
+    std::vector<at::Tensor> pages;
+    for (int64_t i = 0; i < kPagesOfChunk; ++i) {
+      // Layers that were not asked for hold nothing of anybody's.
+      pages.push_back(at::zeros({order.pages_layers.size(), 2, page / 2},
+                                at::TensorOptions().dtype(at::kBFloat16)));
+    }
+    bool is_there = have(order, gathering, pages);
+    if (!is_there && gathering.level > 0) {  // Nobody has it rounded.
+      gathering = gathering_at(order, gathering.chunk, 0);
+      ask(order, gathering);
+      is_there = have(order, gathering, pages);
+    }
+    if (!is_there) break;
+    const bool is_rounded = std::ranges::any_of(
+        gathering.parts, [](const kv::Part& part) { return part.level != kv::Level::kExact; });
+    found.levels.push_back(is_rounded ? static_cast<uint8_t>(gathering.level) : 0);
+    std::ranges::move(pages, std::back_inserter(found.pages));
+  }
+  const MutexLock lock(mutex_);
+  for (const Gathering& left : ahead) questions_.erase(left.question);
+  return found;
+}
+
+double KvDesk::fetch_rate() const {
+  const MutexLock lock(mutex_);
+  return fetch_rate_;
+}
+
+}  // namespace atl::serve
