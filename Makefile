@@ -118,7 +118,7 @@ claims-serving: tests
 	@$(PYTHON) bench/claims_serving.py
 
 claims-kv: tests
-	@$(PYTHON) bench/claims_kv_codec.py; codec=$$?; $(PYTHON) bench/claims_kv_reuse.py && exit $$codec
+	@short=0; for part in kv_codec kv_reuse kv_links lora; do $(PYTHON) bench/claims_$$part.py || short=1; done; exit $$short
 
 claims-lora: tests
 	@$(PYTHON) bench/claims_lora.py

@@ -39,9 +39,9 @@ def prompt(number):
     return ids()[begin : begin + NUM_TOKENS]
 
 
-def first_token(url, tokens):
+def first_token(url, tokens, **more):
     """Seconds until it comes, and all that comes."""
-    asked = Asked(url, prompt=tokens, **ANSWER)
+    asked = Asked(url, prompt=tokens, **ANSWER, **more)
     told = asked.told()
     return asked.times[0] - asked.begin, told
 
@@ -116,8 +116,8 @@ class KeptSwarm(serving_links.LinkedSwarm):
 
 
 @contextlib.contextmanager
-def linked(name, mbit):
-    """Three spans, of which the second one has two servers, each on a line of so many Mbit/s and 2 ms."""
+def linked(name, mbit, without=()):
+    """Three spans, of which the second one has two servers, each on a line of so many Mbit/s and 2 ms; some are not started."""
     if reason := wan.unavailable(str(ROOT / "build/bin/atoll-wan-link")):
         raise RuntimeError(reason)
     with wan.Network(str(ROOT / "build/bin/atoll-wan-link"), {host: wan.Link(rate=mbit, delay=1) for host in HOSTS}) as net, \
@@ -128,7 +128,8 @@ def linked(name, mbit):
         swarm.coordinate()
         first, second, third = spans(3)
         for server, span in (("a", first), ("b", second), ("b2", second), ("c", third)):
-            swarm.serve(server, span, "--neighbour-rate", "10gbit")
+            if server not in without:
+                swarm.serve(server, span, "--neighbour-rate", "10gbit")
         stack.enter_context(serving_links.inside(net, "g"))
         yield swarm
 

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Part of make claims-kv: prefixes that come over a line, beside 8-bit keys and values and beside reading them anew; and what a lost server's
+place is begun with. SmolLM2-135M, or what served.py says, in emulated networks (tests/wan)."""
+import contextlib
+import functools
+import json
+import statistics
+import sys
+import time
+
+import claims_kv_reuse
+import kv_codec
+import kv_texts
+import scatter
+import serving_links
+from claims import RESULTS, ROOT, Claims, run
+from claims_kv_reuse import CHUNK, NUM_TOKENS, first_token, prompt
+from served import THREADS, model, num_layers, spans, work
+
+# The next are found in tests/, which served.py names.
+import wan
+from serving_swarm import Asked
+
+claims = Claims("kv", claims_kv_reuse.claims.paths)
+REPEATS = 3
+RATES = (10, 30, 100, 300, 1000)  # Mbit/s.
+WITHIN = 1  # Seconds in which a prefix is to be there, where that needs rounding.
+TRIALS = 20
+EIGHT_BITS = 8.08  # Of an element, with its scales (docs/kv_cache.md).
+
+
+@functools.cache
+def profile():
+    """Fitted once: it is kept in build/kv, as bench/kv_codec.py's is."""
+    kv_codec.WORK.mkdir(parents=True, exist_ok=True)
+    return kv_codec.profile_of(model(), kv_texts.write(kv_codec.WORK / "texts")[0])
+
+
+class PeerSwarm(claims_kv_reuse.KeptSwarm):
+    """A peer that has kept prompts, and serves one layer; and a server that has just started, with all layers and nothing kept."""
+
+    def kept(self):
+        return ("--kv-store", self.folder / "p-kv", "--kv-profile", profile())
+
+    def fill(self, url, count):
+        """Seconds to the first token of prompts that nobody has read, medians; the peer has them then."""
+        self.serve("p", f"0:{num_layers()}", *self.kept())
+        self.wait_whole(url)
+        times = [first_token(url, prompt(number))[0] for number in range(count)]
+        blobs = (NUM_TOKENS - 1) // CHUNK * count * num_layers()
+        deadline = time.monotonic() + 300
+        while len(list((self.folder / "p-kv").glob("*/????????*"))) < blobs * 1.5:  # And some at lossy levels.
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        self.finish("p")
+        self.serve("p", "0:1", *self.kept())
+        return times
+
+    def load(self, url, number, **more):
+        self.serve("s", f"0:{num_layers()}", "--kv-profile", profile())
+        self.wait_whole(url)
+        took, told = first_token(url, prompt(number), **more)
+        self.finish("s")
+        return took, told
+
+
+@contextlib.contextmanager
+def peers():
+    if reason := wan.unavailable(str(ROOT / "build/bin/atoll-wan-link")):
+        raise RuntimeError(reason)
+    hosts = ("coordinator", "p", "s", "g")
+    with wan.Network(str(ROOT / "build/bin/atoll-wan-link"), {host: wan.Link(rate=1000, delay=1) for host in hosts}) as net, \
+            contextlib.ExitStack() as stack:
+        swarm = PeerSwarm(net, work / "peers")
+        swarm.threads = THREADS
+        stack.callback(swarm.end)
+        swarm.coordinate()
+        stack.enter_context(serving_links.inside(net, "g"))
+        yield swarm, swarm.gateway("g", "--max-guesses", 0, "--audit", 0)
+
+
+@functools.cache
+def loads():
+    """Medians of seconds to the first token: `read` anew, and by rate `exact` and `lossy`; tokens of `exact` ones that are others."""
+    found = {"exact": {}, "lossy": {}, "other": 0}
+    with peers() as (swarm, url):
+        found["read"] = statistics.median(swarm.fill(url, REPEATS))
+        wanted = {}
+        for rate in RATES:
+            for host in ("p", "s"):
+                swarm.net.set(host, rate=rate)
+            for way, more in (("exact", {}), ("lossy", {"lossy_kv": WITHIN})):
+                times = []
+                for number in range(REPEATS):
+                    took, told = swarm.load(url, number, **more)
+                    times.append(took)
+                    if way == "exact":
+                        found["other"] += told != wanted.setdefault(number, told)
+                found[way][rate] = statistics.median(times)
+            print(f"{rate} Mbit/s: {found['exact'][rate]:.2f} s to the bit, {found['lossy'][rate]:.2f} s rounded, {found['read']:.2f} s read",
+                  file=sys.stderr)
+    keep_picture(found)
+    return found
+
+
+def eight_bit(rate):
+    """Seconds that a prefix takes in 8 bits an element, if nothing but its bytes took time."""
+    config = json.loads((ROOT / model() / "config.json").read_text())
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    elements = NUM_TOKENS // CHUNK * CHUNK * num_layers() * 2 * config["num_key_value_heads"] * head
+    return elements * EIGHT_BITS / (rate * 1e6)
+
+
+def keep_picture(found):
+    series = {"read anew": [(rate, found["read"]) for rate in RATES], "8-bit": [(rate, eight_bit(rate)) for rate in RATES],
+              "to the bit": sorted(found["exact"].items()), f"within {WITHIN} s": sorted(found["lossy"].items())}
+    (RESULTS / "kv-loading.svg").write_text(scatter.lines_svg(series, "Mbit/s", f"seconds to the first token of {NUM_TOKENS}"))
+    (RESULTS / "kv-loading.json").write_text(json.dumps(found | {"commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(),
+                                                                 "date": time.strftime("%Y-%m-%d")}, indent=1) + "\n")
+
+
+def add_loads():
+    claims.measured("a prompt again, from a peer over 1 Gbit/s: of the first time", lambda: loads()["exact"][1000] / loads()["read"],
+                    lambda f: f <= 0.15, "<= 15 %", "{:.1%}")
+    claims.measured(f"{NUM_TOKENS} tokens over 100 Mbit/s: 8-bit's bytes alone, of the time rounded", lambda: eight_bit(100) / loads()["lossy"][100],
+                    lambda f: f >= 3, ">= 3x", "{:.1f}x")
+    claims.measured("rounded, over the slowest line on which it is quicker than reading, Mbit/s",
+                    lambda: min(rate for rate in RATES if loads()["lossy"][rate] < loads()["read"]), lambda f: f <= 100, "<= 100")
+    claims.measured("answers behind exact ones with other tokens", lambda: loads()["other"], lambda f: f == 0, "0")
+
+
+# --- a server is lost ---
+@functools.cache
+def choices():
+    """Gaps of answers whose server was lost, 100 Mbit/s: of TRIALS that may restore from a neighbour, and of some that may not."""
+    found = {}
+    for way, words, count in (("chosen", (), TRIALS), ("read", ("--no-kv-store",), REPEATS)):
+        with claims_kv_reuse.linked(f"choice-{way}", 100, without=("b2",)) as swarm:
+            url = swarm.gateway("g", "--max-guesses", 0, "--audit", 0, *words)
+            swarm.wait_whole(url)
+            gaps = []
+            for number in range(count):
+                used, fresh = ("b", "b2") if number % 2 == 0 else ("b2", "b")
+                asked = Asked(url, prompt=prompt(number), max_tokens=600, temperature=0, logit_bias={"0": -100, "2": -100})
+                asked.wait_pieces(2)
+                time.sleep(4)  # Copies are on their way to another one of the chain.
+                swarm.serve(fresh, spans(3)[1], "--neighbour-rate", "10gbit")
+                time.sleep(1)
+                swarm.kill(used)
+                asked.told()
+                gaps.append(asked.longest_gap())
+            found[way] = gaps
+    print(f"a server lost behind {NUM_TOKENS} tokens, 100 Mbit/s: {found}", file=sys.stderr)
+    return found
+
+
+def num_right():
+    """Where restoring is the quicker way, gaps that are shorter than reading's; else those that are about as long."""
+    read = statistics.median(choices()["read"])
+    return sum(gap <= 1.1 * read for gap in choices()["chosen"])
+
+
+def add_choices():
+    claims.measured(f"100 Mbit/s, a server lost: the quicker way taken, of {TRIALS}", num_right, lambda f: f >= TRIALS * 19 // 20,
+                    f">= {TRIALS * 19 // 20}")
+
+
+def main():
+    add_loads()
+    add_choices()
+    return claims.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
