@@ -197,6 +197,7 @@ void Conductor::feed(Key key, Session& session) {
     feed.work.rows.begin = session.num_fed;
     feed.work.shares_with = session.shares_with;
     feed.work.num_shared = session.shares_with == 0 ? 0 : session.text.num_shared;
+    feed.work.adapter = session.text.adapter;
     feed.work.hops = session.hops;
     const int64_t skipped =
         session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;

@@ -133,6 +133,7 @@ class Conductor {
     bool may_skip = false;    // What was read of it before need not be read again.
     /// What was kept of it may come rounded where to the bit it would take longer than this.
     std::optional<Duration> round_after = {};
+    uint64_t adapter = 0;  // By which it is read (Work::adapter).
     /// A text that begins with as many tokens of this one: they need not be read twice.
     Key shares_with = 0;  // 0: none.
     int64_t num_shared = 0;

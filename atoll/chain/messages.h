@@ -106,6 +106,8 @@ struct Work {
   /// begin at num_shared, that one has read what is before; where they begin at 0, it is about to.
   uint64_t shares_with = 0;  // Its number, of the same gateway.
   int64_t num_shared = 0;
+  /// Its gateway's, by which the text is read; 0: none. A server that lacks it says so (Unadapted).
+  uint64_t adapter = 0;
   std::vector<Hop> hops;  // The receiver's, and those behind it. The last one answers the gateway.
   Rows rows;
 };
@@ -237,6 +239,11 @@ struct Pong {
 // trains greets as a gateway does. A server keeps nothing between lessons but adapters, as long as
 // there is room; for the way back it reads anew.
 
+/// Of adapters by which texts are read: they do not change. Their numbers are apart from those of
+/// sessions and lessons.
+constexpr uint64_t kAdapterVersion = 1;
+constexpr uint64_t kFirstAdapter = uint64_t{1} << 63;
+
 /// Some of an adapter's values for layers that a server has, as they are at that version: those
 /// from `begin` on, in the order of adapter_specs() for these layers. They come in order, from 0.
 struct Adapt {
@@ -249,6 +256,12 @@ struct Adapt {
   std::vector<std::string> targets;
   int64_t begin = 0;
   Bytes values;  // FP32.
+};
+
+/// From a server that has texts to read by that adapter, and lacks it for these layers.
+struct Unadapted {
+  SessionId adapter;
+  Span layers;
 };
 
 /// Rows of a lesson in order, from 0: to a server what its layers read or, on the way back, the
@@ -377,6 +390,6 @@ struct Revoked {
 using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
                              Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report, Want,
                              Piece, Rest, Revoked, Keep, Restore, Restored, Fetch, Fetched, Store,
-                             Stored, Adapt, LessonRows, Lesson, LessonValues, Learnt>;
+                             Stored, Adapt, LessonRows, Lesson, LessonValues, Learnt, Unadapted>;
 
 }  // namespace atl::chain

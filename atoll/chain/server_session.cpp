@@ -18,6 +18,7 @@ ServerSession::ServerSession(SessionId id, Span layers, int64_t num_restored)
 
 ServerSession::ServerSession(SessionId id, const ServerSession& other, int64_t num_shared)
     : id_(id),
+      adapter_(other.adapter_),
       shares_with_(other.id_.number),
       num_shared_(num_shared),
       length_(other.length_),
@@ -101,6 +102,7 @@ ServerSession::Taken ServerSession::take(Work work) {
       go_back(own.layers == *restored_layers_ ? std::min(length_, own.restored) : 0);
     }
     epoch_ = work.epoch;
+    adapter_ = work.adapter;
     hops_ = std::move(work.hops);
     // Its gateway says so as well (Reroute), but that may come later than these rows.
     if (!is_new && next() != before && can_resend()) {
@@ -171,6 +173,7 @@ std::optional<Message> ServerSession::sent_on(Rows made) const {
               .branch = branch_,
               .shares_with = shares_with_,
               .num_shared = num_shared_,
+              .adapter = adapter_,
               .hops = {hops_.begin() + 1, hops_.end()},
               .rows = std::move(made)};
 }

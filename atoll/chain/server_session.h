@@ -35,6 +35,7 @@ class ServerSession {
   Span layers() const { return hops_.empty() ? Span{} : hops_.front().layers; }
   const std::vector<Hop>& hops() const { return hops_; }
   uint32_t epoch() const { return epoch_; }
+  uint64_t adapter() const { return adapter_; }
   /// Of what came last: what is made goes on as well as that.
   Precision precision() const { return precision_; }
 
@@ -92,6 +93,7 @@ class ServerSession {
   void keep(const Rows& made);
 
   SessionId id_;
+  uint64_t adapter_ = 0;
   uint64_t shares_with_ = 0;
   int64_t num_shared_ = 0;
   std::vector<Hop> hops_;

@@ -60,7 +60,7 @@ void visit(auto& io, Is<Rows> auto& m) {
   io(m.begin, m.num_tokens, m.precision, m.rows_TC, m.ids, m.outcomes, m.orders);
 }
 void visit(auto& io, Is<Work> auto& m) {
-  io(m.session, m.epoch, m.branch, m.shares_with, m.num_shared, m.hops, m.rows);
+  io(m.session, m.epoch, m.branch, m.shares_with, m.num_shared, m.adapter, m.hops, m.rows);
 }
 void visit(auto& io, Is<Output> auto& m) { io(m.session, m.epoch, m.branch, m.rows); }
 void visit(auto& io, Is<Reroute> auto& m) { io(m.session, m.epoch, m.hops); }
@@ -106,6 +106,7 @@ void visit(auto& io, Is<Lesson> auto& m) {
 }
 void visit(auto& io, Is<LessonValues> auto& m) { io(m.lesson, m.begin, m.values); }
 void visit(auto& io, Is<Learnt> auto& m) { io(m.lesson); }
+void visit(auto& io, Is<Unadapted> auto& m) { io(m.adapter, m.layers); }
 
 namespace {
 
@@ -113,11 +114,11 @@ constexpr swarm::FrameKind kFrame{
     .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Greet",   "Greeted",    "Refused",  "Work",         "Output",  "Reroute", "Forget",
-    "Trouble", "Ping",       "Pong",     "Offer",        "Place",   "Watch",   "Servers",
-    "Testify", "Testimony",  "Report",   "Want",         "Piece",   "Rest",    "Revoked",
-    "Keep",    "Restore",    "Restored", "Fetch",        "Fetched", "Store",   "Stored",
-    "Adapt",   "LessonRows", "Lesson",   "LessonValues", "Learnt"};
+    "Greet",   "Greeted",    "Refused",  "Work",         "Output",  "Reroute",  "Forget",
+    "Trouble", "Ping",       "Pong",     "Offer",        "Place",   "Watch",    "Servers",
+    "Testify", "Testimony",  "Report",   "Want",         "Piece",   "Rest",     "Revoked",
+    "Keep",    "Restore",    "Restored", "Fetch",        "Fetched", "Store",    "Stored",
+    "Adapt",   "LessonRows", "Lesson",   "LessonValues", "Learnt",  "Unadapted"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;
@@ -221,6 +222,7 @@ struct Check {
         m.rank >= 0 && m.rank <= kMostLessonRank && m.targets.size() <= kMostLessonTargets;
     if (!is_small || !std::isfinite(m.alpha)) throw InputError("an adapter that cannot be");
   }
+  void operator()(const Unadapted& m) const { check_span(m.layers); }
   void operator()(const LessonRows& m) const {
     if (m.rows.num_tokens == 0) throw InputError("a lesson's rows without any");
     check_rows(m.rows, 0);

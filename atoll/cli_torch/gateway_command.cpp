@@ -16,6 +16,7 @@
 #include "atoll/chain/server_session.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/cli_torch/adapter_arguments.h"
 #include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
@@ -45,6 +46,7 @@ struct GatewayArguments {
   bool no_kv_store = false;
   std::string kv_secret;
   std::optional<double> lossy_kv;
+  std::vector<std::string> adapters;
 };
 
 constexpr const char* kFooter = R"(
@@ -161,6 +163,7 @@ void answer(const GatewayArguments& arguments) {
                                          : with_weights(arguments, clock);
   if (!own) return;
   const LoadedModel& loaded = own->loaded;
+  NamedAdapters named = load_adapters(arguments.adapters, loaded.model);
   const std::optional<LoadedModel> draft = load_draft(arguments, loaded);
   chain::DirectoryPostOptions post = place.post_options();
   post.watches = own->digest;
@@ -180,10 +183,12 @@ void answer(const GatewayArguments& arguments) {
           .kv_secret = kv_secret(arguments),
           .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); },
           .may_round = !arguments.deterministic,
-          .round_after = arguments.lossy_kv},
+          .round_after = arguments.lossy_kv,
+          .adapters = std::move(named.adapters)},
       [&](net::Transport::Sink sink) { return place.make_transport(std::move(sink)); }, clock);
   ApiArguments api = arguments.api;
   if (api.name.empty()) api.name = own->name;
+  api.adapter_names = std::move(named.names);
   answer_requests(std::move(api), arguments.model, loaded, generator, clock);
 }
 
@@ -227,6 +232,7 @@ void add_gateway_command(CLI::App& app) {
       ->needs(draft)
       ->check(real_number(0.001, 1 << 20))
       ->capture_default_str();
+  add_adapter_arguments(*command, arguments->adapters);
   command->add_flag("--no-kv-store", arguments->no_kv_store,
                     "servers keep no keys and values of texts that are over, nor copies of others "
                     "for the case that one of them dies");

@@ -2,8 +2,6 @@
 #include "atoll/cli_torch/serve_command.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -17,13 +15,13 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
-#include "atoll/base/hash.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/base/machine_memory.h"
 #include "atoll/base/process.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
+#include "atoll/cli_torch/adapter_arguments.h"
 #include "atoll/cli_torch/api_arguments.h"
 #include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
@@ -31,9 +29,9 @@
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/net/address.h"
 #include "atoll/run/link_rate.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/serve/block_server.h"
 #include "atoll/serve/local_generator.h"
-#include "atoll/weights/adapter.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
@@ -147,41 +145,6 @@ void require_kept_type(const ServeArguments& arguments, const LayerSource& sourc
   throw UsageError("--kv-store: keys and values in fp32 are not kept; say --kv-dtype bf16");
 }
 
-/// What names of kept texts hang on: all that an adapter is.
-std::string digest_of(const model::Adapter& adapter) {
-  const at::Tensor& values_P = adapter.parameters().values_P();
-  Sha256 hash;
-  hash.update(fmt::format("{} {} ", adapter.config().rank, adapter.scale()));
-  for (const std::string& target : adapter.config().targets) hash.update(target + " ");
-  hash.update(std::as_bytes(
-      std::span(values_P.const_data_ptr<float>(), static_cast<size_t>(values_P.numel()))));
-  return "+adapter-" + hex(hash.finish());
-}
-
-/// An adapter by the name that requests call it by. Throws UsageError, InputError.
-std::pair<std::string, std::shared_ptr<const model::Adapter>> load_adapter(
-    const std::string& word, const model::Model& model) {
-  const size_t equals = word.find('=');
-  if (equals == 0 || equals == std::string::npos) {
-    throw UsageError(
-        fmt::format("--adapter {}: NAME=FOLDER says which adapter requests mean by NAME", word));
-  }
-  const std::string folder = word.substr(equals + 1);
-  const weights::ModelConfig& config = model.config();
-  const weights::StoredAdapter stored = weights::load_adapter(folder, config);
-  if (stored.config.is_prompt()) {
-    throw InputError(
-        fmt::format("'{}' is a soft prompt; adapters that are served are LoRA's", folder));
-  }
-  auto adapter = std::make_shared<model::Adapter>(config, stored.config,
-                                                  model::LayerRange{0, config.num_layers},
-                                                  model.device(), model::Purpose::kInference);
-  const at::NoGradGuard no_grad;
-  adapter->parameters().values_P().copy_(at::from_blob(const_cast<float*>(stored.values_P.data()),
-                                                       {std::ssize(stored.values_P)}, at::kFloat));
-  return {word.substr(0, equals), std::move(adapter)};
-}
-
 void serve_alone(const ServeArguments& arguments) {
   require_room(arguments);
   const LoadedModel loaded = load_model(arguments.model);
@@ -202,12 +165,12 @@ void serve_alone(const ServeArguments& arguments) {
   ApiArguments api = arguments.api;
   serve::EngineOptions options{.kv_bytes = kv_bytes(arguments),
                                .max_running = api.service.limits.shares.running};
-  for (const std::string& word : arguments.adapters) {
-    auto [name, adapter] = load_adapter(word, loaded.model);
-    if (kept) kept->names.push_back(names_of(digest_of(*adapter)));
-    api.adapter_names.push_back(std::move(name));
-    options.adapters.push_back(std::move(adapter));
+  NamedAdapters named = load_adapters(arguments.adapters, loaded.model);
+  for (const auto& adapter : named.adapters) {
+    if (kept) kept->names.push_back(names_of(serve::digest_of(*adapter)));
   }
+  api.adapter_names = std::move(named.names);
+  options.adapters = std::move(named.adapters);
   options.kept = std::move(kept);
   answer_requests(std::move(api), arguments.model, loaded,
                   std::make_shared<serve::LocalGenerator>(loaded.model, options), clock);
@@ -416,10 +379,7 @@ void add_serve_command(CLI::App& app) {
       "with --join also the name of a model that others serve, or nothing: the one they do");
   command->add_flag("--gateway", arguments->gateway, "answer requests, all of the model here");
   add_swarm_arguments(*command, arguments->swarm, identity::Role::kServer);
-  command->add_option(
-      "--adapter", arguments->adapters,
-      "NAME=FOLDER: requests for the model NAME are answered by this adapter beside "
-      "the model (PEFT's folder, or a run of `atoll train --frozen`); again for more");
+  add_adapter_arguments(*command, arguments->adapters);
   command->add_option("--blocks", arguments->blocks,
                       "A:B: the layers from A to before B (default: as the coordinator says)");
   command->add_flag("--deterministic", arguments->deterministic,

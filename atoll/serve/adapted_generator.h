@@ -31,6 +31,7 @@ class AdaptedGenerator final : public decoding::Generator {
     return 0;
   }
   void cancel(Id id) override { all_->cancel(id); }
+  bool may_round() const override { return all_->may_round(); }
   /// All is counted once, where it is done.
   decoding::GeneratorStatus status() const override { return {}; }
 

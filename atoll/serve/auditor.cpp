@@ -58,7 +58,7 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
       if (stops()) return {.number = work.number, .hops = {}};
       model::KvCache cache = cache_for({layer, layer + 1});
       std::ignore = cache.prepare(num_tokens);  // There is no limit.
-      const model::CachedRow row{&cache, num_tokens};
+      const model::CachedRow row{&cache, num_tokens, work.adapter.get()};
       x_TC = model.layers_1TC({layer, layer + 1}, x_TC.unsqueeze(0), std::span(&row, 1))[0];
     }
     x_TC = x_TC.clone(at::MemoryFormat::Contiguous);

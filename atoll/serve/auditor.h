@@ -22,6 +22,7 @@ namespace atl::serve {
 struct AuditWork {
   uint64_t number = 0;
   std::vector<int64_t> tokens;
+  std::shared_ptr<const model::Adapter> adapter = {};  // By which it is read; null: none.
   std::vector<chain::Hop> hops;
   chain::Precision precision = chain::Precision::kFp32;
   std::vector<chain::Testimony> said;       // By each server, of all tokens.

@@ -24,6 +24,10 @@ constexpr int64_t kPositions = model::KvPool::kPagePositions;
 constexpr int64_t kDrawn = 64;
 constexpr int64_t kPassBytes = int64_t{1} << 20;  // Of orders: they go on in one message.
 
+chain::SessionId adapter_of(const chain::ServerSession& session) {
+  return {.gateway = session.id().gateway, .number = session.adapter()};
+}
+
 }  // namespace
 
 BlockEngine::BlockEngine(const model::Model& model, const BlockEngineOptions& options)
@@ -154,6 +158,9 @@ std::optional<std::pair<Fault, std::string>> BlockEngine::objection_to(
                      fmt::format("layers {} to {} are asked for, and {} to {} are here",
                                  layers.begin, layers.end - 1, own.begin, own.end - 1));
   }
+  if (work.adapter != 0 && options_.adapters == nullptr) {
+    return std::pair(Fault::kNotKept, "texts are read without adapters here");
+  }
   const chain::Rows& rows = work.rows;
   const bool embeds = !rows.ids.empty();
   const bool draws = !rows.orders.empty() && work.hops.size() == 1;
@@ -189,7 +196,8 @@ BlockEngine::Texts::iterator BlockEngine::open(const chain::Work& work, Time now
   const bool shares = work.num_shared > 0 && work.rows.begin == work.num_shared &&
                       other != texts_.end() && other->cache.length() >= work.num_shared &&
                       other->session.length() >= work.num_shared &&
-                      other->session.layers() == work.hops.front().layers;
+                      other->session.layers() == work.hops.front().layers &&
+                      other->session.adapter() == work.adapter;
   if (shares) {
     text.session = chain::ServerSession(work.session, other->session, work.num_shared);
     text.cache = other->cache.fork();
@@ -265,8 +273,36 @@ void BlockEngine::leave(const std::string& reason) {
 }
 
 bool BlockEngine::is_idle() const {
-  return std::ranges::all_of(texts_,
-                             [](const Text& text) { return text.session.num_unread() == 0; });
+  return std::ranges::all_of(texts_, [&](const Text& text) {
+    return text.session.num_unread() == 0 || lacks_adapter(text);
+  });
+}
+
+/// It was asked for, and has not come.
+bool BlockEngine::lacks_adapter(const Text& text) const {
+  const chain::ServerSession& session = text.session;
+  return session.adapter() != 0 && text.asked_for_adapter == session.layers() &&
+         !options_.adapters->has(adapter_of(session), session.layers(), chain::kAdapterVersion);
+}
+
+/// Its gateway is asked for it once; one that is here stays with the text.
+bool BlockEngine::waits_for_adapter(Text& text) {
+  const chain::ServerSession& session = text.session;
+  const chain::Span layers = session.layers();
+  if (session.adapter() == 0 || session.num_unread() == 0) return false;
+  const bool is_here = text.adapter != nullptr && text.adapter->layers().begin == layers.begin &&
+                       text.adapter->layers().end == layers.end;
+  if (is_here) return false;
+  text.adapter = options_.adapters->find(adapter_of(session), layers, chain::kAdapterVersion);
+  if (text.adapter != nullptr) {
+    text.asked_for_adapter.reset();
+    return false;
+  }
+  if (text.asked_for_adapter != layers) {
+    text.asked_for_adapter = layers;
+    sent_.emplace_back(chain::Unadapted{.adapter = adapter_of(session), .layers = layers});
+  }
+  return true;
 }
 
 /// Of the texts that rest the one used longest ago is not kept any more. False: none rests.
@@ -287,6 +323,7 @@ bool BlockEngine::waits_for_beginning(Text& text) {
   const auto other = find({.gateway = session.id().gateway, .number = text.begins_as});
   const bool is_there = other != texts_.end() && session.length() < text.num_shared &&
                         other->session.layers() == session.layers() &&
+                        other->session.adapter() == session.adapter() &&
                         other->session.precision() == session.precision();
   if (!is_there) {
     text.num_shared = 0;
@@ -313,7 +350,7 @@ std::vector<int64_t> BlockEngine::prepare() {
   while (true) {
     std::vector<int64_t> num_unread;
     for (Text& text : texts_) {
-      if (waits_for_beginning(text)) {
+      if (waits_for_beginning(text) || waits_for_adapter(text)) {
         num_unread.push_back(0);
         continue;
       }

@@ -22,6 +22,7 @@
 #include "atoll/chain/messages.h"
 #include "atoll/chain/server_session.h"
 #include "atoll/model/model.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/serve/head.h"
 #include "atoll/serve/kv_desk.h"
 
@@ -36,6 +37,7 @@ struct BlockEngineOptions {
   bool has_head = false;      // The model has embedding, final norm and head, for gateways without.
   int64_t max_resting = 256;  // Texts that are over.
   Duration idle_patience = std::chrono::minutes(2);  // For a session that nobody goes on with.
+  AdapterShelf* adapters = nullptr;  // Outlives the engine. Null: texts by an adapter are refused.
 };
 
 class BlockEngine {
@@ -78,6 +80,9 @@ class BlockEngine {
     /// who is gone.
     uint64_t begins_as = 0;
     int64_t num_shared = 0;
+    /// Null where it has none, or waits for it.
+    std::shared_ptr<const model::Adapter> adapter = {};
+    std::optional<chain::Span> asked_for_adapter = {};  // Of those layers.
   };
   using Texts = std::list<Text>;  // The oldest first.
   /// A text in a pass.
@@ -103,6 +108,8 @@ class BlockEngine {
   bool end_rest();
   std::vector<int64_t> prepare();
   bool waits_for_beginning(Text& text);
+  bool lacks_adapter(const Text& text) const;
+  bool waits_for_adapter(Text& text);
   void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
   std::vector<decoding::Order> gather(Text& text, int64_t count,
                                       std::vector<float>& values_TC) const;

@@ -106,7 +106,7 @@ void BlockEngine::pass(chain::Span layers, std::span<Text* const> texts,
     try {
       good.push_back({.text = texts[i], .orders = gather(*texts[i], counts[i], values_TC)});
       good.back().num_tokens = counts[i];
-      rows.push_back({&texts[i]->cache, counts[i]});
+      rows.push_back({&texts[i]->cache, counts[i], texts[i]->adapter.get()});
     } catch (const std::exception& error) {
       values_TC.resize(begin);
       complain(texts[i]->session, Fault::kDamaged, error.what());

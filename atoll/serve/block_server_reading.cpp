@@ -61,8 +61,10 @@ void BlockServer::read(chain::Span layers) {
     const double most = kPassSeconds * speed.token_layers_per_s / layers.size();
     options.prompt_tokens =
         std::clamp<int64_t>(static_cast<int64_t>(most), kFewestTokens, options.prompt_tokens);
+    AdapterShelf adapters(*model);
+    options.adapters = &adapters;
     BlockEngine engine(*model, options);
-    BlockTrainer trainer(*model, options_.trainer);
+    BlockTrainer trainer(*model, adapters, options_.trainer);
     num_free_ = engine.num_free();
     {
       const MutexLock lock(mutex_);
@@ -167,6 +169,8 @@ std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& mes
     gateway = testimony->session.gateway;
   } else if (const auto* restored = std::get_if<chain::Restored>(&message)) {
     gateway = restored->session.gateway;
+  } else if (const auto* unadapted = std::get_if<chain::Unadapted>(&message)) {
+    gateway = unadapted->adapter.gateway;
   } else if (const auto lesson = lesson_of(message)) {
     gateway = lesson->gateway;
     is_bulk = true;

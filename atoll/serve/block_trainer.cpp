@@ -28,8 +28,9 @@ std::shared_ptr<const model::Adapter> no_adapter(const model::Model& model) {
 
 }  // namespace
 
-BlockTrainer::BlockTrainer(const model::Model& model, const BlockTrainerOptions& options)
-    : model_(model), options_(options), none_(no_adapter(model)) {}
+BlockTrainer::BlockTrainer(const model::Model& model, AdapterShelf& adapters,
+                           const BlockTrainerOptions& options)
+    : model_(model), adapters_(adapters), options_(options), none_(no_adapter(model)) {}
 
 void BlockTrainer::complain(const chain::SessionId& about, Fault fault, std::string reason) {
   sent_.emplace_back(
@@ -56,59 +57,10 @@ void BlockTrainer::hear(chain::Message message) {
 
 void BlockTrainer::adapt(const chain::Adapt& message) {
   const auto& own = model_.decoder().layers();
-  const chain::Span layers = message.layers;
-  if (layers.begin < own.begin || layers.end > own.end) {
+  if (message.layers.begin < own.begin || message.layers.end > own.end) {
     return complain(message.adapter, Fault::kNotKept, "an adapter of layers that are not here");
   }
-  HeldAdapter& held = adapters_[{message.adapter, layers}];
-  held.used = ++clock_;
-  if (message.begin == 0) {
-    weights::AdapterConfig config{.rank = message.rank,
-                                  .alpha = message.alpha,
-                                  .scales_by_root = message.scales_by_root,
-                                  .targets = message.targets};
-    held = {.version = message.version, .adapter = nullptr, .used = clock_};
-    try {
-      if (config.rank == 0) throw InputError("a soft prompt has no layers");
-      // Before there is memory for it.
-      const auto specs = weights::adapter_specs(model_.config(), config, layers.begin, layers.end);
-      const int64_t size = specs.empty() ? 0 : specs.back().offset + specs.back().size;
-      if (size == 0 || size > options_.adapter_bytes / static_cast<int64_t>(sizeof(float))) {
-        throw InputError(fmt::format("an adapter of {} values", size));
-      }
-      held.adapter = std::make_shared<model::Adapter>(model_.config(), std::move(config),
-                                                      model::LayerRange{layers.begin, layers.end},
-                                                      model_.device(), model::Purpose::kInference);
-    } catch (const std::exception&) {
-      adapters_.erase({message.adapter, layers});
-      throw;
-    }
-  }
-  if (held.adapter == nullptr || held.version != message.version ||
-      held.num_come != message.begin) {
-    adapters_.erase({message.adapter, layers});
-    throw InputError("parts of an adapter that do not follow each other");
-  }
-  try {
-    const at::NoGradGuard no_grad;
-    held.num_come +=
-        put_values(message.values, message.begin, held.adapter->parameters().values_P());
-  } catch (const InputError&) {
-    adapters_.erase({message.adapter, layers});
-    throw;
-  }
-  limit_adapters();
-}
-
-void BlockTrainer::limit_adapters() {
-  while (adapters_.size() > 1) {
-    int64_t bytes = 0;
-    for (const auto& [key, held] : adapters_) bytes += held.bytes();
-    const bool is_few = std::ssize(adapters_) <= options_.max_adapters;
-    if (is_few && bytes <= options_.adapter_bytes) return;
-    adapters_.erase(std::ranges::min_element(adapters_, {},
-                                             [](const auto& entry) { return entry.second.used; }));
-  }
+  adapters_.put(message);
 }
 
 void BlockTrainer::take(const chain::LessonRows& message) {
@@ -168,14 +120,10 @@ void BlockTrainer::begin(const chain::Lesson& lesson) {
   }
   Running running{.lesson = lesson, .adapter = none_, .next = layers.begin};
   if (lesson.adapter.number != 0) {
-    const auto held = adapters_.find({lesson.adapter, layers});
-    const bool is_here = held != adapters_.end() && held->second.version == lesson.version &&
-                         held->second.is_whole();
-    if (!is_here) {
+    running.adapter = adapters_.find(lesson.adapter, layers, lesson.version);
+    if (running.adapter == nullptr) {
       return complain(lesson.lesson, Fault::kNotKept, "the adapter is not here, or another one is");
     }
-    held->second.used = ++clock_;
-    running.adapter = held->second.adapter;
   }
   running.x_BTC = tensor_BTC(lesson, node.mapped().x);
   if (lesson.goes_back) {
@@ -188,7 +136,7 @@ void BlockTrainer::begin(const chain::Lesson& lesson) {
 }
 
 void BlockTrainer::forget_gateway(uint64_t gateway) {
-  std::erase_if(adapters_, [&](const auto& entry) { return entry.first.first.gateway == gateway; });
+  adapters_.forget_gateway(gateway);
   std::erase_if(lessons_, [&](const Running& each) {
     if (each.lesson.lesson.gateway != gateway) return false;
     waiting_bytes_ -= each.bytes;

@@ -18,20 +18,20 @@
 #include "atoll/chain/messages.h"
 #include "atoll/model/frozen_layers.h"
 #include "atoll/model/model.h"
+#include "atoll/serve/adapter_shelf.h"
 
 namespace atl::serve {
 
 struct BlockTrainerOptions {
-  int64_t adapter_bytes = int64_t{256} << 20;  // Those used longest ago go first.
-  int64_t max_adapters = 1024;
   int64_t waiting_bytes = int64_t{512} << 20;  // Of rows that have come, until they are answered.
   int64_t graph_bytes = int64_t{1} << 30;      // Of a lesson: with more its layers are read twice.
 };
 
 class BlockTrainer {
  public:
-  /// The model outlives it; its layers are those that it was loaded with.
-  BlockTrainer(const model::Model& model, const BlockTrainerOptions& options);
+  /// The model and the adapters outlive it; its layers are those that it was loaded with.
+  BlockTrainer(const model::Model& model, AdapterShelf& adapters,
+               const BlockTrainerOptions& options);
 
   /// Of messages.h: Adapt, LessonRows or Lesson.
   void hear(chain::Message message);
@@ -47,16 +47,6 @@ class BlockTrainer {
   std::vector<chain::Message> take_sent() { return std::exchange(sent_, {}); }
 
  private:
-  using AdapterKey = std::pair<chain::SessionId, chain::Span>;
-  struct HeldAdapter {
-    uint64_t version = 0;
-    std::shared_ptr<model::Adapter> adapter;
-    int64_t num_come = 0;  // Of its values.
-    uint64_t used = 0;
-
-    bool is_whole() const { return num_come == adapter->parameters().values_P().numel(); }
-    int64_t bytes() const { return adapter->parameters().values_P().nbytes(); }
-  };
   struct Come {
     std::vector<float> x, dy;
 
@@ -75,7 +65,6 @@ class BlockTrainer {
   void adapt(const chain::Adapt& message);
   void take(const chain::LessonRows& message);
   void begin(const chain::Lesson& lesson);
-  void limit_adapters();
   bool go_on(Running& running);
   bool keeps_graphs(const chain::Lesson& lesson) const;
   void send_rows(const Running& running, const at::Tensor& x_BTC);
@@ -83,13 +72,12 @@ class BlockTrainer {
   at::Tensor tensor_BTC(const chain::Lesson& lesson, const std::vector<float>& values) const;
 
   const model::Model& model_;
+  AdapterShelf& adapters_;
   const BlockTrainerOptions options_;
   const std::shared_ptr<const model::Adapter> none_;
-  std::map<AdapterKey, HeldAdapter> adapters_;
   std::map<chain::SessionId, Come> come_;
   int64_t waiting_bytes_ = 0;  // Of what has come, and of lessons.
   std::deque<Running> lessons_;
-  uint64_t clock_ = 0;  // Of uses.
   std::vector<chain::Message> sent_;
 };
 

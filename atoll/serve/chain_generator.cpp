@@ -159,12 +159,14 @@ std::optional<Duration> ChainGenerator::round_after(const Sequence& sequence) co
 }
 
 chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) const {
+  const uint64_t adapter = text.sequence().adapter();
   return {.num_tokens = text.length(),
           .num_guessed = text.num_guesses(),
           .wanted_from = text.sequence().wanted_from(),
           .num_to_come = text.sequence().wants_logits() ? kUsualAnswer : 1,
           .may_skip = text.sequence().may_skip(),
-          .round_after = round_after(text.sequence())};
+          .round_after = round_after(text.sequence()),
+          .adapter = adapter == 0 ? 0 : chain::kFirstAdapter + adapter - 1};
 }
 
 void ChainGenerator::take_news(Time now) {
@@ -198,16 +200,18 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   std::pair<Id, int64_t> best{0, 0};
   if (!sequence.may_skip()) return best;
   const std::vector<int64_t>& tokens = sequence.tokens();
-  const auto look = [&](Id id, uint64_t tenant, const std::vector<int64_t>& others) {
-    if (tenant != sequence.tenant()) return;
+  const auto look = [&](Id id, uint64_t tenant, uint64_t adapter,
+                        const std::vector<int64_t>& others) {
+    if (tenant != sequence.tenant() || adapter != sequence.adapter()) return;
     const auto same = std::ranges::mismatch(tokens, others).in1;
     const int64_t num_shared = std::min<int64_t>(same - tokens.begin(), std::ssize(tokens) - 1);
     if (num_shared >= chain::Conductor::kLeastShared && num_shared > best.second)
       best = {id, num_shared};
   };
-  for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.tokens);
+  for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.adapter, kept.tokens);
   for (const auto& [id, reading] : readings_) {
-    look(id, reading.text.sequence().tenant(), reading.text.sequence().tokens());
+    const Sequence& other = reading.text.sequence();
+    look(id, other.tenant(), other.adapter(), other.tokens());
   }
   return best;
 }
@@ -228,9 +232,11 @@ void ChainGenerator::put_away(Id id, int64_t num_kept) {
   if (num_kept > 0) {
     const Sequence& sequence = reading.mapped().text.sequence();
     resting_[id] = {.tenant = sequence.tenant(),
+                    .adapter = sequence.adapter(),
                     .tokens = {sequence.tokens().begin(), sequence.tokens().begin() + num_kept}};
   }
-  over_[id] = {.tokens = reading.mapped().text.sequence().tokens(),
+  over_[id] = {.adapter = reading.mapped().text.sequence().adapter(),
+               .tokens = reading.mapped().text.sequence().tokens(),
                .arrivals = std::move(reading.mapped().arrivals)};
 }
 
@@ -378,9 +384,11 @@ void ChainGenerator::change(Reading& reading, int64_t num_same) {
 }
 
 void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
-  const auto keep = [&](const std::vector<int64_t>& tokens, const chain::Arrivals& arrivals) {
+  const auto keep = [&](uint64_t adapter, const std::vector<int64_t>& tokens,
+                        const chain::Arrivals& arrivals) {
     auditor_.set_aside({.number = audit.number,
                         .tokens = {tokens.begin(), tokens.begin() + audit.end},
+                        .adapter = adapter == 0 ? nullptr : options_.adapters.at(adapter - 1),
                         .hops = {},
                         .precision = options_.precision,
                         .said = {},
@@ -390,9 +398,10 @@ void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
   const auto reading = readings_.find(audit.key);
   const auto over = over_.find(audit.key);
   if (reading != readings_.end()) {
-    keep(reading->second.text.sequence().tokens(), reading->second.arrivals);
+    const Sequence& sequence = reading->second.text.sequence();
+    keep(sequence.adapter(), sequence.tokens(), reading->second.arrivals);
   } else if (over != over_.end()) {
-    keep(over->second.tokens, over->second.arrivals);
+    keep(over->second.adapter, over->second.tokens, over->second.arrivals);
   }
 }
 

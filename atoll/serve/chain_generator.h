@@ -53,6 +53,8 @@ struct ChainOptions {
   /// and after how many seconds those that say nothing of it do; nothing: never.
   bool may_round = true;
   std::optional<double> round_after = {};
+  /// By which texts may ask to be read (GenerationRequest::adapter): of all the model's layers.
+  std::vector<std::shared_ptr<const model::Adapter>> adapters = {};
 };
 
 class ChainGenerator final : public TextDesk {
@@ -86,6 +88,7 @@ class ChainGenerator final : public TextDesk {
   };
   /// What an audit is to know of a text that is over.
   struct Over {
+    uint64_t adapter = 0;
     std::vector<int64_t> tokens;
     chain::Arrivals arrivals;
   };
@@ -120,6 +123,7 @@ class ChainGenerator final : public TextDesk {
   void act();
   void set_aside(const chain::Conductor::SetAside& audit);
   void accuse(const chain::Conductor::Accuse& accused);
+  void send_adapter(const std::string& address, const chain::Unadapted& wanted);
   void call(const std::string& address);
   std::vector<kv::Chunk> chunks_of(const Sequence& sequence, uint32_t begin, uint32_t end) const;
   void name_chunks(const Digest& secret);
@@ -145,8 +149,8 @@ class ChainGenerator final : public TextDesk {
   chain::DirectoryPost post_;
   chain::Conductor conductor_;
   const std::shared_ptr<model::KvPool> no_layers_;
-  const double kv_bytes_per_layer_;  // Of a position.
-  std::optional<kv::ChunkNames> chunk_names_;
+  const double kv_bytes_per_layer_;          // Of a position.
+  std::vector<kv::ChunkNames> chunk_names_;  // By adapter; none where nothing is kept.
   std::map<Id, Reading> readings_;
   const std::unique_ptr<DraftModel> draft_;  // None: null.
   std::set<Id> to_guess_;                    // Of which the draft model may have something to read.
@@ -156,6 +160,7 @@ class ChainGenerator final : public TextDesk {
   std::map<Id, Over> over_;  // Until act().
   struct Resting {
     uint64_t tenant = 0;
+    uint64_t adapter = 0;
     std::vector<int64_t> tokens;
   };
   std::map<Id, Resting> resting_;  // Texts that are over, and are kept by servers.

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/name.h"
 #include "atoll/chain/events.h"
 #include "atoll/chain/lease.h"
 #include "atoll/chain/wire.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/serve/chain_generator.h"
 #include "atoll/serve/head.h"
 #include "atoll/swarm/version.h"
@@ -74,15 +76,19 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
 
 /// What was made of rows in fewer bits is not what is made of others.
 void ChainGenerator::name_chunks(const Digest& secret) {
-  chunk_names_.emplace(
-      secret, fmt::format("{} by {}", options_.digest, chain::name_of(options_.precision)));
+  chunk_names_.clear();
+  const std::string by = fmt::format(" by {}", chain::name_of(options_.precision));
+  chunk_names_.emplace_back(secret, options_.digest + by);
+  for (const auto& adapter : options_.adapters) {
+    chunk_names_.emplace_back(secret, options_.digest + digest_of(*adapter) + by);
+  }
 }
 
 std::vector<kv::Chunk> ChainGenerator::chunks_of(const Sequence& sequence, uint32_t begin,
                                                  uint32_t end) const {
   const auto count = static_cast<size_t>(end * kv::kChunkTokens);
-  auto chunks =
-      chunk_names_->chunks_of(sequence.tenant(), std::span(sequence.tokens()).first(count));
+  const kv::ChunkNames& names = chunk_names_.at(sequence.adapter());
+  auto chunks = names.chunks_of(sequence.tenant(), std::span(sequence.tokens()).first(count));
   chunks.erase(chunks.begin(), chunks.begin() + begin);
   return chunks;
 }
@@ -92,7 +98,7 @@ void ChainGenerator::tell_of_chunks(chain::Conductor::KeepChunks keep) {
   const auto reading = readings_.find(keep.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const Sequence& sequence = reading->second.text.sequence();
-  keep.message.group = chunk_names_->group_of(sequence.tenant());
+  keep.message.group = chunk_names_.at(sequence.adapter()).group_of(sequence.tenant());
   keep.message.chunks = chunks_of(sequence, keep.message.first, keep.end);
   lines_.send(server->second.control, keep.message);
 }
@@ -102,7 +108,7 @@ void ChainGenerator::tell_of_chunks(chain::Conductor::RestoreChunks restore) {
   const auto reading = readings_.find(restore.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const Sequence& sequence = reading->second.text.sequence();
-  restore.message.group = chunk_names_->group_of(sequence.tenant());
+  restore.message.group = chunk_names_.at(sequence.adapter()).group_of(sequence.tenant());
   restore.message.chunks = chunks_of(sequence, 0, restore.end);
   lines_.send(server->second.control, restore.message);
 }
@@ -203,7 +209,12 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
     conductor_.restored(address, *restored, now);
   } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
     conductor_.testimony(address, *testimony, now);
+  } else if (const auto* wanted = std::get_if<chain::Unadapted>(&message)) {
+    send_adapter(address, *wanted);
   } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {
+    if (trouble->session.number >= chain::kFirstAdapter) {
+      return lose(address, "it does not take an adapter: " + printable(trouble->reason), now);
+    }
     give();  // What it had sent before counts.
     act();
     conductor_.trouble(address, *trouble, now);
@@ -211,6 +222,23 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
     lose(address, refused->reason, now);
   } else {
     throw InputError("a gateway is not told " + chain::kind_name(message));
+  }
+}
+
+/// Throws InputError where there is none of that number, or layers.
+void ChainGenerator::send_adapter(const std::string& address, const chain::Unadapted& wanted) {
+  const uint64_t index = wanted.adapter.number - chain::kFirstAdapter;
+  if (wanted.adapter.gateway != gateway_ || index >= options_.adapters.size() ||
+      wanted.layers.end > model_.config().num_layers) {
+    throw InputError("an adapter is wanted that there is none of");
+  }
+  const auto server = servers_.find(address);
+  if (server == servers_.end()) return;
+  const model::Adapter& adapter = *options_.adapters[index];
+  for (const chain::Adapt& part :
+       messages_of(adapter, adapter.parameters().values_P(), wanted.adapter, chain::kAdapterVersion,
+                   wanted.layers)) {
+    lines_.send(server->second.bulk, part);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "atoll/base/random.h"
 #include "atoll/chain/lease.h"
 #include "atoll/chain/route.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/serve/lesson_values.h"
 
 namespace atl::serve {
@@ -204,18 +205,9 @@ void RemoteLayers::ask(Trip& trip, const chain::Hop& hop, bool goes_back,
 
 void RemoteLayers::send_adapter(Server& server, chain::Span layers, const model::Adapter& adapter) {
   if (!server.adapted.insert(layers).second) return;
-  const auto [begin, count] = adapter.values_of({layers.begin, layers.end});
-  const weights::AdapterConfig& config = adapter.config();
-  for (ValuesPart& part : parts_of(sent_P_.narrow(0, begin, count))) {
-    lines_.send(server.line, chain::Adapt{.adapter = {.gateway = gateway_, .number = kAdapter},
-                                          .version = version_,
-                                          .layers = layers,
-                                          .rank = static_cast<int32_t>(config.rank),
-                                          .alpha = config.alpha,
-                                          .scales_by_root = config.scales_by_root,
-                                          .targets = config.targets,
-                                          .begin = part.begin,
-                                          .values = std::move(part.bytes)});
+  const chain::SessionId id{.gateway = gateway_, .number = kAdapter};
+  for (const chain::Adapt& part : messages_of(adapter, sent_P_, id, version_, layers)) {
+    lines_.send(server.line, part);
   }
 }
 

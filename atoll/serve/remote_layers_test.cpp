@@ -216,7 +216,8 @@ class BlockTrainerTest : public ::testing::Test {
     EXPECT_THAT(std::get<chain::Trouble>(sent[0]).reason, HasSubstr(reason));
   }
 
-  BlockTrainer trainer_{small_model(), {}};
+  AdapterShelf adapters_{small_model()};
+  BlockTrainer trainer_{small_model(), adapters_, {}};
 };
 
 TEST_F(BlockTrainerTest, AnswersALesson) {
@@ -297,7 +298,8 @@ TEST_F(BlockTrainerTest, LessonsOfOtherRowsThanHaveComeAreRefused) {
 
 TEST_F(BlockTrainerTest, AdaptersUsedLongestAgoGoFirst) {
   const auto bytes = static_cast<int64_t>(adapt().values.size());
-  BlockTrainer trainer(small_model(), {.adapter_bytes = 2 * bytes});
+  AdapterShelf adapters(small_model(), {.num_bytes = 2 * bytes});
+  BlockTrainer trainer(small_model(), adapters, {});
   const auto add = [&](uint64_t number) {
     chain::Adapt message = adapt();
     message.adapter.number = number;

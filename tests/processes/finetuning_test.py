@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from serving_swarm import ServingSwarm
+from serving_swarm import Asked, ServingSwarm
 
 ATOLL = STORE = ""
 ROOT = None
@@ -62,6 +62,32 @@ class FinetuningTest(unittest.TestCase):
         finally:
             swarm.end()
         self.assertEqual([here[key] for key in ("digest", "train_loss", "val_loss")], [there[key] for key in ("digest", "train_loss", "val_loss")])
+
+    def test_a_swarm_answers_by_the_adapter_that_is_named(self):
+        words = []
+        for name, seed in (("one", 1), ("two", 2)):
+            lora(f"adapter-{name}", f"--train.seed={seed}", "--train.lr=0.3", steps=3)
+            words += ["--adapter", f"{name}={ROOT / f'adapter-{name}'}"]
+        swarm = ServingSwarm(ATOLL, ROOT / "base", ROOT / "adapted")
+        self.addCleanup(swarm.end)
+        alone = swarm.alone("alone", *words)
+        bodies = [{"model": model, "prompt": "import json  # all of them read the same prompt, and none of them", "max_tokens": 60, "temperature": temperature,
+                   "seed": 3} for model in ("mine", "one", "two") for temperature in (0, 0.8)]
+        wanted = [asked.told() for asked in [Asked(alone, **body) for body in bodies]]
+        self.assertEqual(len({json.dumps(one) for one in wanted}), len(bodies))
+        swarm.coordinate()
+        for name, span in (("a", "0:1"), ("b", "1:2"), ("c", "2:3")):
+            swarm.serve(name, span)
+        url = swarm.gateway("g", "--audit", 1, *words)
+        swarm.wait_whole(url)
+        for answered in range(2):  # The second time what texts have in common is there.
+            self.assertEqual([asked.told() for asked in [Asked(url, **body) for body in bodies]], wanted)
+        under_way = [Asked(url, **body) for body in bodies]
+        under_way[-1].wait_pieces(5)
+        swarm.kill("b")
+        swarm.serve("d", "1:3")
+        self.assertEqual([asked.told() for asked in under_way], wanted)
+        self.assertNotIn("does not compute", swarm.log("g"))
 
     def test_it_resumes_and_is_what_it_would_have_been(self):
         whole = lora("whole", "--train.warmup_steps=0", "--train.schedule=constant", "--train.checkpoint_every=6", "--train.keep_checkpoints=0")

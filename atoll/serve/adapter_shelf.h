@@ -1,0 +1,69 @@
+#pragma once
+// Adapters beside a server's layers, as gateways have sent them: for texts that are read by one,
+// and for lessons. Those used longest ago go first; who needs one that is gone is sent it again.
+// Owned by one thread.
+//
+// Shapes: P = an adapter's values.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/chain/messages.h"
+#include "atoll/model/adapter.h"
+#include "atoll/model/model.h"
+
+namespace atl::serve {
+
+struct AdapterShelfOptions {
+  int64_t num_bytes = int64_t{256} << 20;
+  int64_t num_adapters = 1024;
+};
+
+class AdapterShelf {
+ public:
+  /// The model outlives it; its layers are those that it was loaded with.
+  explicit AdapterShelf(const model::Model& model, const AdapterShelfOptions& options = {})
+      : model_(model), options_(options) {}
+
+  /// Throws InputError where it cannot be of this model, is not finite, too large, or does not
+  /// follow on what came of it before: nothing of it is kept then.
+  void put(const chain::Adapt& message);
+  /// Null where that version is not here, or not all of it.
+  std::shared_ptr<const model::Adapter> find(const chain::SessionId& id, chain::Span layers,
+                                             uint64_t version);
+  /// As find(), without counting as a use.
+  bool has(const chain::SessionId& id, chain::Span layers, uint64_t version) const;
+  void forget_gateway(uint64_t gateway);
+
+ private:
+  using Key = std::pair<chain::SessionId, chain::Span>;
+  struct Held {
+    uint64_t version = 0;
+    std::shared_ptr<model::Adapter> adapter;
+    int64_t num_come = 0;  // Of its values.
+    uint64_t used = 0;
+
+    int64_t num_values() const { return adapter->parameters().values_P().numel(); }
+  };
+
+  Held begun(const chain::Adapt& message) const;
+  void limit();
+
+  const model::Model& model_;
+  const AdapterShelfOptions options_;
+  std::map<Key, Held> held_;
+  uint64_t clock_ = 0;  // Of uses.
+};
+
+/// An adapter's values for these layers, as a server is sent them.
+std::vector<chain::Adapt> messages_of(const model::Adapter& adapter, const at::Tensor& values_P,
+                                      const chain::SessionId& id, uint64_t version,
+                                      chain::Span layers);
+
+/// All that an adapter is: what is kept of texts by one is found by no other.
+std::string digest_of(const model::Adapter& adapter);
+
+}  // namespace atl::serve
