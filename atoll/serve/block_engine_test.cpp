@@ -130,6 +130,52 @@ TEST_F(BlockEngineTest, WhatWasRestoredIsOfTheLayersThatItWasRestoredFor) {
   EXPECT_EQ(std::get<chain::Output>(sent[0]).rows.begin, kv::kChunkTokens);
 }
 
+TEST_F(BlockEngineTest, ATextWaitsForItsAdapterAndHoldsNobodyUp) {
+  const at::NoGradGuard no_grad;
+  model::Adapter adapter(small_model().config(), {.rank = 2, .alpha = 3, .targets = {"down_proj"}},
+                         {0, 3}, at::kCPU, model::Purpose::kInference);
+  adapter.parameters().values_P().fill_(0.25);
+  AdapterShelf adapters(small_model());
+  BlockEngine engine(small_model(), {.adapters = &adapters});
+  chain::Work adapted = work(0, 40);
+  adapted.adapter = chain::kFirstAdapter;
+  chain::Work plain = work(0, 40);
+  plain.session.number = 3;
+  const auto heard = [&](const std::vector<chain::Work>& all) {
+    for (const chain::Work& each : all) engine.hear(each, now_);
+    while (!engine.is_idle()) engine.read(now_);
+    return engine.take_sent();
+  };
+  const auto first = heard({adapted, plain});
+  ASSERT_EQ(first.size(), 2U);
+  const auto& wanted = std::get<chain::Unadapted>(first[0]);
+  EXPECT_EQ(wanted.layers, (chain::Span{2, 3}));
+  const Bytes without = std::get<chain::Output>(first[1]).rows.rows_TC;
+  EXPECT_TRUE(heard({}).empty());  // It asks once.
+  for (const auto& part : messages_of(adapter, adapter.parameters().values_P(), wanted.adapter,
+                                      chain::kAdapterVersion, wanted.layers)) {
+    adapters.put(part);
+  }
+  const auto second = heard({});
+  ASSERT_EQ(second.size(), 1U);
+  const auto& output = std::get<chain::Output>(second[0]);
+  EXPECT_EQ(output.session, kSession);
+  EXPECT_NE(output.rows.rows_TC, without);
+  // Another text with it asks for nothing, also where the shelf has lost it for one that goes on.
+  adapted.session.number = 4;
+  const auto third = heard({adapted});
+  ASSERT_EQ(third.size(), 1U);
+  EXPECT_EQ(std::get<chain::Output>(third[0]).rows.rows_TC, output.rows.rows_TC);
+  adapters.forget_gateway(adapted.session.gateway);
+  chain::Work next = work(40, 1);
+  next.session.number = 4;
+  next.adapter = adapted.adapter;
+  EXPECT_TRUE(std::holds_alternative<chain::Output>(heard({next}).at(0)));
+  // Without a place for adapters such texts are refused.
+  adapted.session = kSession;
+  expect_fault(adapted, Fault::kNotKept);
+}
+
 TEST_F(BlockEngineTest, OrdersByARouteThatIsNoMoreAreCheckedAsWell) {
   chain::Work first = work(0, 1);
   first.epoch = 2;
