@@ -156,6 +156,8 @@ class Conductor {
   /// as what they share with. Returns how many positions are kept; with 0 it is removed. Gone is to
   /// follow.
   int64_t rest(Key key, Time now);
+  /// One that rests is not kept any more. Gone follows.
+  void forget(Key key) { end_rest(key); }
 
   // ---- What is heard.
   /// All servers of this model that the coordinator knows.

@@ -202,6 +202,11 @@ struct Restored {
   std::vector<uint8_t> levels = {};  // Of each chunk; 0: to the bit.
 };
 
+/// From a gateway: nothing of that group is to be kept.
+struct Purge {
+  Digest group{};
+};
+
 /// From server to server: have you got these?
 struct Fetch {
   uint64_t number = 0;
@@ -387,9 +392,10 @@ struct Revoked {
   Bytes signed_list;  // By the run's authority (identity/revocation.h).
 };
 
-using Message = std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping,
-                             Pong, Offer, Place, Watch, Servers, Testify, Testimony, Report, Want,
-                             Piece, Rest, Revoked, Keep, Restore, Restored, Fetch, Fetched, Store,
-                             Stored, Adapt, LessonRows, Lesson, LessonValues, Learnt, Unadapted>;
+using Message =
+    std::variant<Greet, Greeted, Refused, Work, Output, Reroute, Forget, Trouble, Ping, Pong, Offer,
+                 Place, Watch, Servers, Testify, Testimony, Report, Want, Piece, Rest, Revoked,
+                 Keep, Restore, Restored, Fetch, Fetched, Store, Stored, Adapt, LessonRows, Lesson,
+                 LessonValues, Learnt, Unadapted, Purge>;
 
 }  // namespace atl::chain

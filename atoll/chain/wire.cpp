@@ -91,6 +91,7 @@ void visit(auto& io, Is<Restore> auto& m) {
   io(m.session, m.epoch, m.layers, m.group, m.chunks, m.holders, m.round_after_ms, m.read_ms);
 }
 void visit(auto& io, Is<Restored> auto& m) { io(m.session, m.epoch, m.end, m.levels); }
+void visit(auto& io, Is<Purge> auto& m) { io(m.group); }
 void visit(auto& io, Is<Fetch> auto& m) { io(m.number, m.names); }
 void visit(auto& io, Is<Fetched> auto& m) { io(m.number, m.blobs); }
 void visit(auto& io, Is<NamedBlob> auto& m) { io(m.name, m.blob); }
@@ -114,11 +115,11 @@ constexpr swarm::FrameKind kFrame{
     .magic = 0x434C5441, .version = kProtocol, .protocol = "a chain's servers"};  // "ATLC"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKindNames = {
-    "Greet",   "Greeted",    "Refused",  "Work",         "Output",  "Reroute",  "Forget",
-    "Trouble", "Ping",       "Pong",     "Offer",        "Place",   "Watch",    "Servers",
-    "Testify", "Testimony",  "Report",   "Want",         "Piece",   "Rest",     "Revoked",
-    "Keep",    "Restore",    "Restored", "Fetch",        "Fetched", "Store",    "Stored",
-    "Adapt",   "LessonRows", "Lesson",   "LessonValues", "Learnt",  "Unadapted"};
+    "Greet",   "Greeted",    "Refused",  "Work",         "Output",  "Reroute",   "Forget",
+    "Trouble", "Ping",       "Pong",     "Offer",        "Place",   "Watch",     "Servers",
+    "Testify", "Testimony",  "Report",   "Want",         "Piece",   "Rest",      "Revoked",
+    "Keep",    "Restore",    "Restored", "Fetch",        "Fetched", "Store",     "Stored",
+    "Adapt",   "LessonRows", "Lesson",   "LessonValues", "Learnt",  "Unadapted", "Purge"};
 constexpr size_t kGreetKind = 0;
 constexpr size_t kRefusedKind = 2;
 constexpr size_t kMaxAddressBytes = 260;

@@ -123,6 +123,8 @@ class Generator {
   /// over is passed over.
   virtual void cancel(Id id) = 0;
   virtual GeneratorStatus status() const = 0;
+  /// What was read for that tenant is kept no more, wherever that is; texts under way go on.
+  virtual void purge(uint64_t /*tenant*/) {}
   /// Whether texts may ask for keys and values that were rounded (GenerationRequest::round_after).
   virtual bool may_round() const { return false; }
 };

@@ -50,6 +50,7 @@ const std::vector<Gateway::Route>& Gateway::routes() {
       {"/v1/chat/completions", "POST", true, &Gateway::chat},
       {"/v1/responses", "POST", true, &Gateway::responses},
       {"/v1/embeddings", "POST", true, &Gateway::embeddings},
+      {"/v1/kept_texts", "DELETE", true, &Gateway::purge},
       {"/tokenize", "POST", true, &Gateway::tokens},
       {"/detokenize", "POST", true, &Gateway::tokens},
       {"/tokenizer_info", "GET", true, &Gateway::tokens},
@@ -226,6 +227,13 @@ net::HttpReply Gateway::embeddings(const net::HttpRequest& request) {
   }
   return json_reply(embedding_reply(
       asked, embed(model, texts, keys_.tenant_of(key), request.has_gone), num_tokens));
+}
+
+/// Of whose key it is.
+net::HttpReply Gateway::purge(const net::HttpRequest& request) {
+  const uint64_t tenant = keys_.tenant_of(key_of(request));
+  for (const ServedModel& model : models_) model.generator->purge(tenant);
+  return json_reply({{"object", "kept_texts"}, {"deleted", true}});
 }
 
 net::HttpReply Gateway::tokens(const net::HttpRequest& request) {

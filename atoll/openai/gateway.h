@@ -44,6 +44,7 @@ class Gateway {
   net::HttpReply responses(const net::HttpRequest& request);
   net::HttpReply embeddings(const net::HttpRequest& request);
   net::HttpReply tokens(const net::HttpRequest& request);
+  net::HttpReply purge(const net::HttpRequest& request);
 
   size_t key_of(const net::HttpRequest& request) const;
   const ServedModel& model_named(const std::string& name) const;

@@ -381,6 +381,11 @@ bool BlockServer::hear_of_kept(net::ConnectionId line, const Caller& caller,
     }
     return true;
   }
+  if (const auto* purge = std::get_if<chain::Purge>(&message)) {
+    if (caller.gateway == 0) return false;
+    if (desk_) desk_->purge(purge->group);
+    return true;
+  }
   if (caller.gateway != 0) return false;
   if (const auto* question = std::get_if<chain::Fetch>(&message)) {
     chain::Fetched none{.number = question->number, .blobs = {}};

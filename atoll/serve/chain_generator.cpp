@@ -172,12 +172,14 @@ chain::Conductor::Text ChainGenerator::text_of(const GuessedText& text) const {
 void ChainGenerator::take_news(Time now) {
   Arrived arrived;
   std::set<Id> cancelled;
+  std::set<uint64_t> purged;
   std::string end;
   {
     const MutexLock lock(mutex_);
     end = take_end();
     arrived = take_arrived();
     cancelled = take_cancelled();
+    purged = take_purged();
   }
   for (auto& sequence : arrived) {
     const Id id = sequence->id();
@@ -191,6 +193,7 @@ void ChainGenerator::take_news(Time now) {
     conductor_.add(id, text, now);
   }
   for (const Id id : cancelled) rest(id);
+  for (const uint64_t tenant : purged) purge_kept_of(tenant);
   if (!end.empty()) refuse_all(end);
 }
 
@@ -214,6 +217,18 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
     look(id, other.tenant(), other.adapter(), other.tokens());
   }
   return best;
+}
+
+/// Servers that are not there now keep theirs until they need the room.
+void ChainGenerator::purge_kept_of(uint64_t tenant) {
+  for (const auto& [id, kept] : resting_) {
+    if (kept.tenant == tenant) conductor_.forget(id);
+  }
+  for (const kv::ChunkNames& names : chunk_names_) {
+    for (const auto& [address, lines] : servers_) {
+      if (lines.control_greeted) lines_.send(lines.control, chain::Purge{names.group_of(tenant)});
+    }
+  }
 }
 
 void ChainGenerator::let_go(Id id) {

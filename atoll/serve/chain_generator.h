@@ -132,6 +132,7 @@ class ChainGenerator final : public TextDesk {
   void feed(const chain::Conductor::Feed& feed);
   chain::Rows embedded(std::span<const int64_t> tokens, int64_t begin) const;
   std::pair<Id, int64_t> longest_shared(const Sequence& sequence) const;
+  void purge_kept_of(uint64_t tenant);
   void let_go(Id id);
   void rest(Id id);
   void put_away(Id id, int64_t num_kept);

@@ -63,6 +63,14 @@ void Engine::drop(const std::set<Sequence::Id>& ids) {
   }
 }
 
+void Engine::purge(uint64_t tenant) {
+  for (PrefixCache& prefixes : prefixes_) prefixes.purge(tenant);
+  if (!options_.kept) return;
+  for (const kv::ChunkNames& names : options_.kept->names) {
+    options_.kept->desk->purge(names.group_of(tenant));
+  }
+}
+
 bool Engine::make_room(int64_t num_pages) {
   while (pool_->num_left() < num_pages) {
     const bool has_gone =

@@ -66,6 +66,8 @@ class Engine {
   }
   /// Nobody wants these any more; what read() has for them is not given.
   void drop(const std::set<Sequence::Id>& ids);
+  /// What was read for that tenant is kept no more.
+  void purge(uint64_t tenant);
   /// All texts fail with that reason.
   void end(const std::string& reason);
   /// One pass. Says nothing to anybody.

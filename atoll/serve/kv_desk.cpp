@@ -100,6 +100,24 @@ chain::Stored KvDesk::store(chain::Store message) {
   return {.number = message.number};
 }
 
+void KvDesk::purge(const Digest& group) {
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(to_keep_, [&](const KeptPages& pages) {
+      if (pages.group != group) return false;
+      to_keep_bytes_ -= bytes_of(pages);
+      return true;
+    });
+    // Names of a message are of one group. One that is under way its server is told of as well.
+    const auto first = puts_.begin() + (sent_ ? 1 : 0);
+    puts_.erase(std::remove_if(
+                    first, puts_.end(),
+                    [&](const Put& put) { return put.message.blobs.front().name.group == group; }),
+                puts_.end());
+  }
+  store_.purge(group);
+}
+
 void KvDesk::hear(chain::Fetched answer) {
   const MutexLock lock(mutex_);
   const auto found = questions_.find(answer.number);

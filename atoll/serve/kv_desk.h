@@ -81,6 +81,8 @@ class KvDesk {
   /// From another server: what is asked for, from its disk if need be; to be kept; what came.
   chain::Fetched fetch(const chain::Fetch& question);
   chain::Stored store(chain::Store blobs);
+  /// Nothing of that group is kept here any more.
+  void purge(const Digest& group);
   void hear(chain::Fetched answer);
   void hear(const chain::Stored& answer);
   /// Layers times positions a second, to neighbours; 0: not yet known.

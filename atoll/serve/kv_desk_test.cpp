@@ -192,6 +192,19 @@ TEST_F(KvDeskTest, AnotherTenantHasNoneOfIt) {
   EXPECT_TRUE(restore("a", chunks_of(1, 1), {}, Digest{std::byte{8}}).empty());
 }
 
+TEST_F(KvDeskTest, AGroupIsPurgedAndNoOther) {
+  open("a");
+  const auto pages = random_pages(3 * kPages);
+  keep("a", chunks_of(1), pages);
+  desks_.at("a")->purge(Digest{std::byte{9}});
+  expect_same(restore("a", chunks_of(1)), pages, 3 * kPages);
+  desks_.at("a")->purge(kGroup);
+  EXPECT_TRUE(restore("a", chunks_of(1)).empty());
+  desks_.clear();
+  open("a");
+  EXPECT_TRUE(restore("a", chunks_of(1)).empty());
+}
+
 TEST_F(KvDeskTest, ANeighbourHasACopy) {
   const auto chunks = chunks_of(1);
   const auto pages = random_pages(3 * kPages);

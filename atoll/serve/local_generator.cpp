@@ -36,6 +36,7 @@ void LocalGenerator::run() {
     if (stops_) return;
     for (auto& sequence : take_arrived()) engine_->add(std::move(sequence));
     engine_->drop(take_cancelled());
+    for (const uint64_t tenant : take_purged()) engine_->purge(tenant);
     if (const std::string reason = take_end(); !reason.empty()) engine_->end(reason);
     lock.unlock();
     engine_->read();

@@ -59,4 +59,15 @@ bool PrefixCache::evict() {
   return true;
 }
 
+void PrefixCache::purge(uint64_t tenant) {
+  const auto root = roots_.find(tenant);
+  if (root == roots_.end()) return;
+  std::vector<Node*> nodes{&root->second};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (auto& [tokens, child] : nodes[i]->children) nodes.push_back(child.get());
+  }
+  for (size_t i = 1; i < nodes.size(); ++i) by_age_.erase(nodes[i]->age);
+  roots_.erase(root);
+}
+
 }  // namespace atl::serve

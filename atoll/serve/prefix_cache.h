@@ -23,6 +23,8 @@ class PrefixCache {
   void add(uint64_t tenant, std::span<const int64_t> tokens, std::span<const model::KvPage> pages);
   /// Lets go of the page that was used longest ago and that nobody else has. False: there is none.
   bool evict();
+  /// Nothing of that tenant's is here any more.
+  void purge(uint64_t tenant);
   int64_t num_pages() const { return std::ssize(by_age_); }
 
  private:

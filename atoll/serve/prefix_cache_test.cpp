@@ -82,5 +82,17 @@ TEST_F(PrefixCacheTest, WhatWasUsedLongestAgoGoesFirstItsEndBeforeItsBeginning) 
   EXPECT_EQ(pool_.num_taken(), 0);
 }
 
+TEST_F(PrefixCacheTest, ATenantsPagesGoAndNobodyElses) {
+  cache_.add(0, text(2 * kPage), take(2));
+  cache_.add(0, text(2 * kPage, 5), take(2));
+  const auto others = take(1);
+  cache_.add(1, text(kPage), others);
+  cache_.purge(0);
+  cache_.purge(2);
+  EXPECT_EQ(cache_.num_pages(), 1);
+  EXPECT_THAT(cache_.find(0, text(2 * kPage + 1)), IsEmpty());
+  EXPECT_THAT(cache_.find(1, text(kPage + 1)), ElementsAre(others[0]));
+}
+
 }  // namespace
 }  // namespace atl::serve

@@ -78,6 +78,12 @@ void TextDesk::cancel(Id id) {
   wake();
 }
 
+void TextDesk::purge(uint64_t tenant) {
+  const MutexLock lock(mutex_);
+  purged_.insert(tenant);
+  wake();
+}
+
 void TextDesk::shut_down(const std::string& reason) {
   const MutexLock lock(mutex_);
   closed_ = end_ = reason;

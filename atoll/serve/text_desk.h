@@ -25,6 +25,7 @@ class TextDesk : public decoding::Generator {
   Id embed(std::vector<int64_t> text, uint64_t tenant,
            std::shared_ptr<decoding::EmbeddingListener> listener) override;
   void cancel(Id id) override;
+  void purge(uint64_t tenant) override;
   decoding::GeneratorStatus status() const override;
   /// Whether all of the model is there for those who ask.
   virtual bool is_served() const { return true; }
@@ -39,12 +40,13 @@ class TextDesk : public decoding::Generator {
   /// There is something to take; from any thread, with the mutex held.
   virtual void wake() ATOLL_REQUIRES(mutex_) = 0;
   bool has_news() const ATOLL_REQUIRES(mutex_) {
-    return !arrived_.empty() || !cancelled_.empty() || !end_.empty();
+    return !arrived_.empty() || !cancelled_.empty() || !purged_.empty() || !end_.empty();
   }
   /// Why it was shut down, once; else empty.
   std::string take_end() ATOLL_REQUIRES(mutex_) { return std::exchange(end_, {}); }
   Arrived take_arrived() ATOLL_REQUIRES(mutex_) { return std::exchange(arrived_, {}); }
   std::set<Id> take_cancelled() ATOLL_REQUIRES(mutex_) { return std::exchange(cancelled_, {}); }
+  std::set<uint64_t> take_purged() ATOLL_REQUIRES(mutex_) { return std::exchange(purged_, {}); }
   void set_status(const decoding::GeneratorStatus& status) ATOLL_REQUIRES(mutex_) {
     status_ = status;
   }
@@ -60,6 +62,7 @@ class TextDesk : public decoding::Generator {
   const int64_t vocab_size_;
   Arrived arrived_ ATOLL_GUARDED_BY(mutex_);
   std::set<Id> cancelled_ ATOLL_GUARDED_BY(mutex_);
+  std::set<uint64_t> purged_ ATOLL_GUARDED_BY(mutex_);  // Tenants.
   decoding::GeneratorStatus status_ ATOLL_GUARDED_BY(mutex_);
   Id last_id_ ATOLL_GUARDED_BY(mutex_) = 0;
   std::string closed_ ATOLL_GUARDED_BY(mutex_);  // Why nothing is taken any more.

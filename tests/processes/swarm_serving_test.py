@@ -620,6 +620,14 @@ class KeptTest(Serving):
         self.wait_kept("a", 6)
         self.assertEqual(self.cached(url, "the-secret-of-bob"), 0)
         wait_for(lambda: self.cached(url, "the-secret-of-ann") > 0, "what was read for the same key")
+        groups = {path.name for path in (self.swarm_of_test.folder / "a-kv").iterdir() if path.is_dir()}
+        self.assertEqual(len(groups), 2)
+        request = urllib.request.Request(url + "/v1/kept_texts", method="DELETE", headers={"Authorization": "Bearer the-secret-of-ann"})
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
+            self.assertEqual(json.loads(reply.read())["deleted"], True)
+        wait_for(lambda: len([path for path in (self.swarm_of_test.folder / "a-kv").iterdir() if path.is_dir()]) == 1, "the purge")
+        self.assertEqual(self.cached(url, "the-secret-of-ann"), 0)
+        self.assertGreater(self.cached(url, "the-secret-of-bob"), 0)
 
     def test_who_takes_a_place_has_it_from_a_neighbour(self):
         spans = (("a", "0:2"), ("b", "2:4"), ("c", "4:6"), ("b2", "2:4"))
