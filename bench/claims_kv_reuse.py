@@ -30,12 +30,14 @@ def ids():
     """Real text: the standard library's."""
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(str(pathlib.Path(model()) / "tokenizer.json"))
-    text = "".join(path.read_text(errors="ignore") for path in sorted(pathlib.Path(json.__file__).parent.parent.glob("a*.py")))
+    text = "".join(path.read_text(errors="ignore") for path in sorted(pathlib.Path(json.__file__).parent.parent.glob("[a-f]*.py")))
     return tokenizer.encode(text).ids
 
 
 def prompt(number):
     begin = number * NUM_TOKENS
+    if len(ids()) < begin + NUM_TOKENS:
+        raise RuntimeError(f"the text has {len(ids())} tokens: too few for {number + 1} prompts")
     return ids()[begin : begin + NUM_TOKENS]
 
 

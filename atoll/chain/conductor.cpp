@@ -203,7 +203,7 @@ void Conductor::feed(Key key, Session& session) {
         session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;
     const bool is_first = session.epoch == 1 && session.most_done == 0;
     if (is_first && session.num_fed == skipped) {
-      feed.num_skipped = skipped;
+      feed.is_first = true;
       feed.num_rounded = session.num_rounded;
     }
     actions_.emplace_back(std::move(feed));

@@ -70,8 +70,8 @@ class Conductor {
     std::string address;
     Work work;
     int64_t end = 0;
-    int64_t num_skipped = 0;  // The text's first tokens, which are not read; of its first rows.
-    int64_t num_rounded = 0;  // Of those, whose keys or values were rounded somewhere.
+    bool is_first = false;  // Nothing of the text has been answered, and these are its first rows.
+    int64_t num_rounded = 0;  // Of the tokens before them, whose keys or values were rounded.
   };
   /// It cannot go on; it is forgotten here.
   struct Refuse {
@@ -208,6 +208,7 @@ class Conductor {
   /// Servers that are asked what of a text they have, before it goes on.
   struct Restoring {
     bool begins = false;  // All of its chain; else those that take a place.
+    bool may_round = false;
     std::map<std::string, std::optional<Restored>> found;  // By server, once it has said.
     std::vector<std::pair<size_t, size_t>> runs;           // Of hops: from, to before.
     std::vector<size_t> resenders;                         // Hops whose next one is new.

@@ -139,7 +139,11 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
     round_trip = std::max(round_trip, seconds(server->second.watch.round_trip()));
   }
   if (most <= 0 || to_read <= kRoundTrips * round_trip) return false;
+  // Rounded only what would take longer exactly, by either way; and of nothing that was answered.
+  const bool may_round = session.text.round_after && session.most_done == 0 &&
+                         to_read > seconds(*session.text.round_after);
   session.restoring = Restoring{.begins = true,
+                                .may_round = may_round,
                                 .found = {},
                                 .runs = {all},
                                 .resenders = {},
@@ -157,7 +161,7 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
     std::erase(holders, session.hops[i].address);
     if (holders.size() > kMostHolders) holders.resize(kMostHolders);
     Restore& asked = ask_for(key, session, i, most, std::move(holders), to_read);
-    if (session.text.round_after) {
+    if (may_round) {
       asked.round_after_ms = whole_ms(seconds(*session.text.round_after));
     }
   }
@@ -201,6 +205,9 @@ void Conductor::restored(const std::string& address, const Restored& message, Ti
   auto& found = session->second.restoring->found;
   const auto asked = found.find(address);
   if (asked == found.end()) return;
+  const bool is_rounded =
+      std::ranges::any_of(message.levels, [](uint8_t level) { return level > 0; });
+  if (is_rounded && !session->second.restoring->may_round) return blame(address, now);
   asked->second = message;
   const bool is_done =
       std::ranges::all_of(found, [](const auto& each) { return each.second.has_value(); });
@@ -247,7 +254,8 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);
-    const bool shares = other != sessions_.end() && session.num_fed == 0;
+    const bool shares =
+        other != sessions_.end() && session.num_fed == 0 && other->second.num_rounded == 0;
     session.shares_with = shares && !done.begins ? other->second.number : 0;
   }
   feed(key, session);

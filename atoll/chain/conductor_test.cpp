@@ -304,10 +304,19 @@ TEST(Conductor, WhatCameRoundedIsForThatTextAlone) {
   EXPECT_EQ(world.num_restored(), 2);
   EXPECT_EQ(world.num_rounded(), 96);
   EXPECT_EQ(world.kept().size(), 1U);
+  // Who says that it has rounded what nobody asked for is believed nothing.
+  world.run_for(std::chrono::minutes(12));
+  world.rounds_unasked = true;
+  kept.clear();
+  world.ask(4, prompt, 110);
+  world.run_for(std::chrono::minutes(1));
+  expect_undisturbed(world, {{4, prompt}}, 10);
+  EXPECT_EQ(world.num_rounded(), 96);
 }
 
 TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
   int64_t num_restored = 0;
+  int64_t num_rounded = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     // Some layers are nobody's for seconds.
@@ -315,6 +324,7 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
                                 .audit_fraction = 0.125,
                                 .kept_tokens = seed % 2 == 0 ? SimulatedChain::kKeptTokens : 0});
     world.add_crowd();
+    if (seed % 4 == 0) world.round_after = Duration{};
     std::map<Conductor::Key, std::vector<uint64_t>> asked;
     const size_t num_new = 60;
     for (uint64_t key = 1; key <= 5; ++key) {
@@ -346,9 +356,11 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
     for (const auto& [name, reason] : world.conductor().liars())
       ADD_FAILURE() << name << ": " << reason;
     num_restored += world.num_restored();
+    num_rounded += world.num_rounded();
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(num_restored, 100);
+  EXPECT_GT(num_rounded, 100);
 }
 
 }  // namespace

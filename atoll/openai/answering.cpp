@@ -103,8 +103,12 @@ void Answering::note(const Event& event) {
   if (const auto* read = std::get_if<PromptRead>(&event.what)) {
     if (event.choice % work_.choices_per_prompt == 0) {
       answer_.cached_tokens += read->cached.num_tokens;
-      answer_.lossy_tokens += read->cached.num_rounded;
     }
+    // Of each prompt the most that any of its choices began with.
+    int64_t& known = num_rounded_[event.choice / work_.choices_per_prompt];
+    const int64_t more = std::max<int64_t>(read->cached.num_rounded - known, 0);
+    known += more;
+    answer_.lossy_tokens += more;
     note_piece(choice, read->repeated);
   } else if (const auto* made = std::get_if<TokenMade>(&event.what)) {
     ++answer_.made_tokens;

@@ -68,6 +68,7 @@ class Answering {
   const Shared shared_;
   const HasGone has_gone_;
   const Time came_;
+  std::map<size_t, int64_t> num_rounded_;  // By prompt.
   Answer answer_;
   std::optional<Event> first_;
   std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();

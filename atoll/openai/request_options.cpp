@@ -48,15 +48,6 @@ std::vector<std::string> read_stops(Fields& fields, const RequestLimits& limits)
   return stops;
 }
 
-/// Seconds after which what is kept of a prompt may come rounded, or false.
-std::optional<double> read_lossy(Fields& fields) {
-  const Json* json = fields.find("lossy_kv");
-  if (json == nullptr) return std::nullopt;
-  if (*json == false) return std::numeric_limits<double>::infinity();
-  if (json->is_boolean()) refuse("lossy_kv", "'lossy_kv' must be a number of seconds, or false");
-  return fields.number("lossy_kv", 0, 3600);
-}
-
 }  // namespace
 
 decoding::SamplerOptions read_sampler(Fields& fields) {
@@ -70,6 +61,14 @@ decoding::SamplerOptions read_sampler(Fields& fields) {
   sampler.frequency_penalty = fields.number("frequency_penalty", -2, 2).value_or(0);
   sampler.presence_penalty = fields.number("presence_penalty", -2, 2).value_or(0);
   return sampler;
+}
+
+std::optional<double> read_lossy_kv(Fields& fields) {
+  const Json* json = fields.find("lossy_kv");
+  if (json == nullptr) return std::nullopt;
+  if (*json == false) return std::numeric_limits<double>::infinity();
+  if (json->is_boolean()) refuse("lossy_kv", "'lossy_kv' must be a number of seconds, or false");
+  return fields.number("lossy_kv", 0, 3600);
 }
 
 RequestOptions read_options(Fields& fields, const RequestLimits& limits) {
@@ -88,7 +87,7 @@ RequestOptions read_options(Fields& fields, const RequestLimits& limits) {
     inner.pass_over({"include_obfuscation"});
     inner.refuse_unknown();
   }
-  options.lossy_kv = read_lossy(fields);
+  options.lossy_kv = read_lossy_kv(fields);
   fields.pass_over({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
   return options;
 }

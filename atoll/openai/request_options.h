@@ -39,6 +39,9 @@ RequestOptions read_options(Fields& fields, const RequestLimits& limits);
 /// temperature, top_p, top_k, min_p, repetition_penalty, frequency_penalty, presence_penalty.
 decoding::SamplerOptions read_sampler(Fields& fields);
 
+/// Seconds after which what is kept of a prompt may come rounded, or false.
+std::optional<double> read_lossy_kv(Fields& fields);
+
 /// A list of ids. Throws ApiError naming `where`.
 std::vector<int64_t> read_ids(const Json& json, const std::string& where);
 

@@ -109,6 +109,7 @@ ResponseRequest read_response(const Json& body, const RequestLimits& limits) {
     request.chat.messages.insert(request.chat.messages.begin(), system);
   }
   request.options.sampler = read_sampler(fields);
+  request.options.lossy_kv = read_lossy_kv(fields);
   request.options.seed = fields.whole("seed", std::numeric_limits<int64_t>::min(),
                                       std::numeric_limits<int64_t>::max());
   request.options.max_tokens = fields.whole("max_output_tokens", 1, kMaxTokens);

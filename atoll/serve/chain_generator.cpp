@@ -214,7 +214,7 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.adapter, kept.tokens);
   for (const auto& [id, reading] : readings_) {
     const Sequence& other = reading.text.sequence();
-    look(id, other.tenant(), other.adapter(), other.tokens());
+    if (!reading.is_rounded) look(id, other.tenant(), other.adapter(), other.tokens());
   }
   return best;
 }

@@ -95,6 +95,7 @@ class ChainGenerator final : public TextDesk {
   struct Reading {
     GuessedText text;
     chain::Arrivals arrivals;
+    bool is_rounded = false;  // Some of its first keys and values are.
   };
 
   /// What has come for a position of the text; nothing where it cannot be believed.

@@ -39,7 +39,8 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   const auto reading = readings_.find(feed.key);
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.rows.begin;
-  if (feed.num_skipped > 0) {
+  if (feed.is_first) {
+    reading->second.is_rounded = feed.num_rounded > 0;
     reading->second.text.sequence().skipped({.num_tokens = begin, .num_rounded = feed.num_rounded});
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;

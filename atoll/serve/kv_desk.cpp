@@ -122,14 +122,16 @@ void KvDesk::hear(chain::Fetched answer) {
   const MutexLock lock(mutex_);
   const auto found = questions_.find(answer.number);
   if (found == questions_.end()) return;
+  Question& question = found->second;
+  if (question.answer) return;
   double bytes = 0;
   for (const Bytes& blob : answer.blobs) bytes += static_cast<double>(blob.size());
-  // Answers come one after the other.
   const Time now = clock_.now();
-  const double took = seconds(now - std::max(found->second.asked, last_answer_));
-  if (bytes > 0) blend(fetch_rate_, bytes / std::max(took, 1e-6));
+  // Answers come one after the other.
+  const Duration took = now - std::max(question.asked, last_answer_);
+  if (bytes > 0) fetch_rates_.note(question.holder, bytes, took, now);
   last_answer_ = now;
-  found->second.answer = std::move(answer);
+  question.answer = std::move(answer);
   changed_.notify_all();
 }
 

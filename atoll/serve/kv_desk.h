@@ -23,6 +23,7 @@
 #include "atoll/kv/blob_store.h"
 #include "atoll/kv/level_choice.h"
 #include "atoll/serve/chunk_coder.h"
+#include "atoll/serve/fetch_rates.h"
 
 namespace atl::serve {
 
@@ -93,6 +94,8 @@ class KvDesk {
     chain::Restore restore;
     chain::Span pages_layers;
     Time begun{};
+    bool may_round = true;    // Some other server may have it rounded.
+    std::string helper = {};  // Who had some of it last.
   };
   /// A chunk of an order whose blobs are being gathered.
   struct Gathering {
@@ -109,6 +112,7 @@ class KvDesk {
   };
   /// What was asked of another server.
   struct Question {
+    std::string holder;
     Time asked{};
     std::optional<chain::Fetched> answer;
   };
@@ -125,17 +129,17 @@ class KvDesk {
   void run_keeping();
   void run_restoring();
   void code(const KeptPages& pages);
+  std::vector<double> bytes_by_level(chain::Span layers) const ATOLL_REQUIRES(mutex_);
+  kv::Pace pace_of(const Order& order) const ATOLL_REQUIRES(mutex_);
   std::optional<Gathering> begin_gathering(const Order& order, size_t chunk, double num_asked);
   Gathering gathering_at(const Order& order, size_t chunk, size_t level);
-  std::optional<size_t> level_for(const Order& order, size_t chunk, double num_asked) const;
   void ask(const Order& order, Gathering& gathering);
-  bool gather(const Order& order, Gathering& gathering);
+  bool gather(Order& order, Gathering& gathering);
   void put(const std::string& address, std::vector<chain::NamedBlob> blobs, double work);
   void ask_ahead(const Order& order, size_t& next, size_t& end, std::deque<Gathering>& ahead);
-  FoundChunks find(const Order& order, size_t first = 0);
-  double fetch_rate() const;
+  FoundChunks find(Order order, size_t first = 0);
   bool open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
-  bool have(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
+  bool have(Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
   void note_size(size_t level, const kv::Part& part, size_t size);
   void send_next(Time now) ATOLL_REQUIRES(mutex_);
   Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
@@ -156,7 +160,7 @@ class KvDesk {
   std::optional<Time> sent_ ATOLL_GUARDED_BY(mutex_);
   Time next_send_ ATOLL_GUARDED_BY(mutex_){};
   double speed_ ATOLL_GUARDED_BY(mutex_) = 0;
-  double fetch_rate_ ATOLL_GUARDED_BY(mutex_) = 0;  // Bytes a second; 0: not yet known.
+  FetchRates fetch_rates_ ATOLL_GUARDED_BY(mutex_);
   Time last_answer_ ATOLL_GUARDED_BY(mutex_){};
   /// Of a layer of a chunk at each level, in bytes.
   std::vector<double> layer_bytes_ ATOLL_GUARDED_BY(mutex_);

@@ -16,27 +16,37 @@ namespace {
 constexpr int64_t kPagesOfChunk = kv::kChunkTokens / model::KvPool::kPagePositions;
 // What is asked for before it is opened; as long as no speed is known, one chunk.
 constexpr double kAheadBytes = 2 << 20;
+constexpr size_t kLeastAhead = 2;
 constexpr size_t kMostAhead = 32;
 
 }  // namespace
 
-/// Nothing: it is sooner read anew. `num_asked`: bytes that are under way.
-std::optional<size_t> KvDesk::level_for(const Order& order, size_t chunk, double num_asked) const {
+/// Of a chunk at each level: layers whose group is not whole are exact at all of them.
+std::vector<double> KvDesk::bytes_by_level(chain::Span layers) const {
+  std::vector<double> bytes(coder_.num_levels());
+  for (size_t level = 0; level < bytes.size(); ++level) {
+    for (const kv::Part& part : coder_.parts_of(layers, level)) {
+      const size_t of = part.level == kv::Level::kExact ? 0 : level;
+      bytes[level] += layer_bytes_[of] * part.num_layers();
+    }
+  }
+  return bytes;
+}
+
+kv::Pace KvDesk::pace_of(const Order& order) const {
   const chain::Restore& said = order.restore;
-  const auto num_chunks = static_cast<double>(said.chunks.size());
-  const MutexLock lock(mutex_);
-  std::vector<double> bytes = layer_bytes_;
-  for (double& each : bytes) each *= said.layers.size();
-  kv::Pace pace{.bytes_per_second = fetch_rate_};
-  if (said.read_ms >= 0) pace.seconds_to_read = said.read_ms / 1e3 / num_chunks;
-  pace.seconds_left = said.round_after_ms / 1e3 - seconds(clock_.now() - order.begun);
-  const size_t num_left = said.chunks.size() - chunk;
-  // What comes next attends most to what is next to it.
-  const bool may_round = said.round_after_ms >= 0 && num_left > 1;
-  size_t level = may_round ? kv::level_in_time(bytes, num_left, num_asked, pace) : 0;
-  if (kv::is_worth_it(bytes[level], pace)) return level;
-  level = may_round ? bytes.size() - 1 : 0;
-  return kv::is_worth_it(bytes[level], pace) ? std::optional(level) : std::nullopt;
+  const Time now = clock_.now();
+  kv::Pace pace;
+  if (!order.helper.empty()) {
+    pace.bytes_per_second = fetch_rates_.of(order.helper, now);
+  } else if (!said.holders.empty()) {
+    pace.bytes_per_second = fetch_rates_.of(said.holders.front(), now);
+  }
+  pace.seconds_left = said.round_after_ms / 1e3 - seconds(now - order.begun);
+  if (said.read_ms >= 0) {
+    pace.seconds_to_read = said.read_ms / 1e3 / static_cast<double>(said.chunks.size());
+  }
+  return pace;
 }
 
 KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t level) {
@@ -76,11 +86,30 @@ KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t 
   return gathering;
 }
 
+/// Nothing: it is sooner read anew. `num_asked`: bytes that are under way.
 std::optional<KvDesk::Gathering> KvDesk::begin_gathering(const Order& order, size_t chunk,
                                                          double num_asked) {
-  const auto level = level_for(order, chunk, num_asked);
-  Gathering gathering = gathering_at(order, chunk, level.value_or(0));
-  if (!level && gathering.bytes > 0) return std::nullopt;
+  const chain::Restore& said = order.restore;
+  const size_t num_left = said.chunks.size() - chunk;
+  size_t level = 0;
+  size_t smallest = 0;
+  kv::Pace pace;
+  {
+    const MutexLock lock(mutex_);
+    pace = pace_of(order);
+    // What comes next attends most to what is next to it: the last one is exact.
+    if (said.round_after_ms >= 0 && order.may_round && num_left > 1) {
+      const std::vector<double> bytes = bytes_by_level(said.layers);
+      level = kv::level_in_time(bytes, num_left, num_asked, pace);
+      smallest = bytes.size() - 1;
+    }
+  }
+  Gathering gathering = gathering_at(order, chunk, level);
+  // What is exact in time, and slower than reading, is read, and nothing is rounded for it.
+  if (!kv::is_worth_it(gathering.bytes, pace) && level > 0 && level < smallest) {
+    gathering = gathering_at(order, chunk, smallest);
+  }
+  if (!kv::is_worth_it(gathering.bytes, pace)) return std::nullopt;
   ask(order, gathering);
   return gathering;
 }
@@ -99,13 +128,13 @@ void KvDesk::ask(const Order& order, Gathering& gathering) {
   {
     const MutexLock lock(mutex_);
     gathering.question = question.number = ++last_number_;
-    questions_[question.number].asked = clock_.now();
+    questions_[question.number] = {holders[gathering.next_holder - 1], clock_.now(), {}};
   }
   hooks_.send(holders[gathering.next_holder - 1], question);
 }
 
 /// Waits until all of the chunk is here. False: it is not to be had.
-bool KvDesk::gather(const Order& order, Gathering& gathering) {
+bool KvDesk::gather(Order& order, Gathering& gathering) {
   while (gathering.question != 0) {
     std::optional<chain::Fetched> answer;
     {
@@ -125,7 +154,9 @@ bool KvDesk::gather(const Order& order, Gathering& gathering) {
       Bytes& blob = answer->blobs[next++];
       if (blob.empty()) continue;
       gathering.blobs[i] = std::make_shared<const Bytes>(std::move(blob));
+      gathering.are_own[i] = false;
       gathering.has_helped = true;
+      order.helper = order.restore.holders[gathering.next_holder - 1];
     }
     ask(order, gathering);
   }
@@ -154,11 +185,15 @@ bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::
   return is_good;
 }
 
-/// What a holder has damaged another one may have whole.
-bool KvDesk::have(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
+/// What a holder has damaged another one may have whole; and what is damaged here, this one.
+bool KvDesk::have(Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
   while (gather(order, gathering)) {
     if (open(order, gathering, pages)) return true;
-    gathering.has_helped = false;
+    bool is_own = true;
+    for (size_t i = 0; i < gathering.blobs.size(); ++i) {
+      is_own = is_own && (gathering.blobs[i] != nullptr || gathering.are_own[i]);
+    }
+    gathering.has_helped = is_own && gathering.next_holder > 0;
     ask(order, gathering);
   }
   return false;
@@ -173,9 +208,13 @@ void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
                        std::deque<Gathering>& ahead) {
   double num_asked = 0;
   for (const Gathering& each : ahead) num_asked += each.bytes;
-  const bool is_speed_known = fetch_rate() > 0;
-  while (next < end && ahead.size() < kMostAhead && num_asked < kAheadBytes) {
+  const bool is_speed_known = [&] {
+    const MutexLock lock(mutex_);
+    return pace_of(order).bytes_per_second > 0;
+  }();
+  while (next < end && ahead.size() < kMostAhead) {
     if (num_asked > 0 && !is_speed_known) return;
+    if (ahead.size() >= kLeastAhead && num_asked >= kAheadBytes) return;
     auto gathering = begin_gathering(order, next, num_asked);
     if (!gathering) {  // It and what is behind it is read.
       end = next;
@@ -187,7 +226,7 @@ void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
   }
 }
 
-FoundChunks KvDesk::find(const Order& order, size_t first) {
+FoundChunks KvDesk::find(Order order, size_t first) {
   FoundChunks found;
   std::deque<Gathering> ahead;
   size_t next = first;
@@ -206,8 +245,10 @@ FoundChunks KvDesk::find(const Order& order, size_t first) {
     }
     bool is_there = have(order, gathering, pages);
     if (!is_there && gathering.level > 0) {  // Nobody has it rounded.
-      gathering = gathering_at(order, gathering.chunk, 0);
-      ask(order, gathering);
+      order.may_round = false;
+      auto exact = begin_gathering(order, gathering.chunk, 0);
+      if (!exact) break;
+      gathering = *std::move(exact);
       is_there = have(order, gathering, pages);
     }
     if (!is_there) break;
@@ -219,11 +260,6 @@ FoundChunks KvDesk::find(const Order& order, size_t first) {
   const MutexLock lock(mutex_);
   for (const Gathering& left : ahead) questions_.erase(left.question);
   return found;
-}
-
-double KvDesk::fetch_rate() const {
-  const MutexLock lock(mutex_);
-  return fetch_rate_;
 }
 
 }  // namespace atl::serve

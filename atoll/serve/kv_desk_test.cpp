@@ -319,8 +319,7 @@ TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
   open("d", kModel, sample_rounding());
   chain::Restore patient = order;
   patient.round_after_ms = 3'600'000;
-  restore("d", patient);
-  EXPECT_EQ(restore("d", patient).levels[1], 0);
+  EXPECT_EQ(restore("d", patient).levels, (std::vector<uint8_t>{1, 0, 0}));
 }
 
 TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
@@ -338,6 +337,34 @@ TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
   // How slowly the first one tells.
   EXPECT_EQ(restore("b", order).levels.size(), 1U);
   EXPECT_EQ(restore("a", order).levels.size(), 3U);  // They are here.
+}
+
+TEST_F(KvDeskTest, WhatIsDamagedHereIsHadFromAnotherAndKept) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const char* const name : {"a", "b"}) {
+    open(name);
+    keep(name, chunks, pages);
+  }
+  desks_.erase("b");
+  change_files("b", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+  open("b");
+  expect_same(restore("b", chunks, {"a"}), pages, 3 * kPages);
+  expect_same(restore("b", chunks), pages, 3 * kPages);
+}
+
+TEST(FetchRates, BytesOverTimeOfEachHolderAsLongAsItIsNew) {
+  FetchRates rates;
+  const Time now{std::chrono::hours(1)};
+  EXPECT_EQ(rates.of("a", now), 0);
+  rates.note("a", 1000, milliseconds(100), now);
+  EXPECT_NEAR(rates.of("a", now), 1e4, 1);
+  EXPECT_EQ(rates.of("b", now), 0);
+  rates.note("a", 1000, milliseconds(0), now);  // Heard with the one before.
+  EXPECT_NEAR(rates.of("a", now), 1700 / 0.07, 10);
+  for (int i = 0; i < 20; ++i) rates.note("a", 1000, milliseconds(1000), now);
+  EXPECT_NEAR(rates.of("a", now), 1e3, 10);
+  EXPECT_EQ(rates.of("a", now + 2 * FetchRates::kLongest), 0);
 }
 
 TEST_F(KvDeskTest, AHolderThatSaysNothingIsNotWaitedForForEver) {

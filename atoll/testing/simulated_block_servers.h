@@ -76,6 +76,7 @@ class SimulatedBlockServers {
              static_cast<Fault>(random(num_values(Fault()))));
   }
   int64_t restoring_ms = 1;  // What it takes to restore something, and up to 200 more.
+  bool rounds_unasked = false;
   /// Sessions that a server has begun with what was kept.
   int64_t num_restored() const { return num_restored_; }
 
@@ -249,7 +250,8 @@ class SimulatedBlockServers {
         memory = kept->second;
         answer.end += kKeptTokens;
         // As if rounding changed nothing.
-        answer.levels.push_back(order.round_after_ms >= 0 && holder != address ? 1 : 0);
+        const bool may_round = order.round_after_ms >= 0 || rounds_unasked;
+        answer.levels.push_back(may_round && holder != address ? 1 : 0);
         break;
       }
       if (answer.end == before) break;
