@@ -572,7 +572,7 @@ class KeptTest(Serving):
         bits = {level["name"]: level["bits"] for level in measured["levels"]}
         self.assertLess(bits["transform 1"], bits["transform 0"])
         self.assertLess(bits["transform 0"], bits["8-bit"])
-        refused = subprocess.run([ATOLL, "serve", made_model("model", 2), "--join", "127.0.0.1:1", "--kv-dtype", "bf16", "--kv-profile", profile],
+        refused = subprocess.run([ATOLL, "serve", made_model("other", 2), "--join", "127.0.0.1:1", "--kv-dtype", "bf16", "--kv-profile", profile],
                                  capture_output=True, text=True)
         self.assertNotEqual(refused.returncode, 0)
         self.assertRegex(refused.stderr, "--kv-profile.*is of the model")
