@@ -83,14 +83,17 @@ int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes) {
 serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t kv_bytes,
                                      const weights::ModelConfig& config,
                                      const std::string& digest) {
+  // Before anything is made: GCC 12 destroys twice what an initialiser list had when it is left.
+  auto rounding = rounding_of(arguments.profile, config, digest);
+  const double neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8;
   return {.store = {.memory_bytes = kv_store_memory(arguments, kv_bytes),
                     .folder = arguments.folder,
                     .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)},
           .model = digest,
           .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
-          .rounding = rounding_of(arguments.profile, config, digest),
+          .rounding = std::move(rounding),
           .num_threads = at::get_num_threads(),
-          .neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8};
+          .neighbour_rate = neighbour_rate};
 }
 
 std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, int64_t kv_bytes,

@@ -306,6 +306,7 @@ void serve_layers(const ServeArguments& arguments) {
   }
   const weights::ModelConfig& config = source->config;
   const int32_t max_layers = fitting_layers(arguments, *source, named);
+  auto kept = kept_options(arguments, *source);
   serve::BlockServer server(
       {.post = place.post_options(),
        .lease = {.name = place.name(),
@@ -328,7 +329,7 @@ void serve_layers(const ServeArguments& arguments) {
          return std::make_unique<model::Model>(config, std::move(files), layers);
        },
        .lending = {.read = source->lend, .bits_per_second = upload_rate},
-       .kept = kept_options(arguments, *source),
+       .kept = std::move(kept),
        .log = print_note,
        .joined =
            [&] {
