@@ -161,9 +161,21 @@ bool BlockTrainer::keeps_graphs(const chain::Lesson& lesson) const {
          options_.graph_bytes;
 }
 
-void BlockTrainer::step() {
-  if (lessons_.empty()) return;
-  Running& running = lessons_.front();
+/// Its place among the lessons; their number: there is none. One that has begun is not left for
+/// another: only one has its graphs here.
+size_t BlockTrainer::next_of(const std::set<uint64_t>& full) const {
+  auto found = std::ranges::find_if(lessons_, &Running::is_begun);
+  if (found == lessons_.end()) {
+    found = std::ranges::find_if(
+        lessons_, [&](const Running& each) { return !full.contains(each.lesson.lesson.gateway); });
+  }
+  return static_cast<size_t>(found - lessons_.begin());
+}
+
+void BlockTrainer::step(const std::set<uint64_t>& full) {
+  const size_t next = next_of(full);
+  if (next == lessons_.size()) return;
+  Running& running = lessons_[next];
   bool is_over = true;
   try {
     is_over = go_on(running);
@@ -172,7 +184,7 @@ void BlockTrainer::step() {
   }
   if (!is_over) return;
   waiting_bytes_ -= running.bytes;
-  lessons_.pop_front();
+  lessons_.erase(lessons_.begin() + static_cast<std::ptrdiff_t>(next));
 }
 
 /// Whether it is answered.

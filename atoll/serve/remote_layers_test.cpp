@@ -200,7 +200,7 @@ class BlockTrainerTest : public ::testing::Test {
             .num_tokens = 7};
   }
   std::vector<chain::Message> said() {
-    while (!trainer_.is_idle()) trainer_.step();
+    while (trainer_.has_work({})) trainer_.step({});
     return trainer_.take_sent();
   }
   void expect_fault(chain::Fault fault, const std::string& reason) {
@@ -231,6 +231,29 @@ TEST_F(BlockTrainerTest, AnswersALesson) {
   EXPECT_TRUE(std::holds_alternative<chain::LessonValues>(sent[0]));
   EXPECT_TRUE(std::holds_alternative<chain::LessonRows>(sent[1]));
   EXPECT_TRUE(std::holds_alternative<chain::Learnt>(sent[2]));
+}
+
+TEST_F(BlockTrainerTest, LessonsOfWhoTakesNoAnswersWait) {
+  trainer_.hear(adapt());
+  const auto ask = [&](uint64_t gateway, uint64_t number) {
+    chain::Lesson asked = lesson();
+    asked.lesson = {.gateway = gateway, .number = number};
+    asked.adapter.number = 0;
+    asked.goes_back = false;
+    trainer_.hear(
+        chain::LessonRows{.lesson = asked.lesson, .rows = rows_of(drawn({2, 7, 24}, 1), {}).at(0)});
+    trainer_.hear(asked);
+  };
+  ask(1, 5);
+  ask(2, 6);
+  EXPECT_FALSE(trainer_.has_work({1, 2}));
+  trainer_.step({1});
+  EXPECT_TRUE(trainer_.has_work({1, 2}));  // What has begun is brought to its end.
+  while (trainer_.has_work({1})) trainer_.step({1});
+  const auto sent = trainer_.take_sent();
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(std::get<chain::Learnt>(sent[1]).lesson.gateway, 2U);
+  EXPECT_EQ(said().size(), 2U);
 }
 
 TEST_F(BlockTrainerTest, AnAdapterOfAnotherShapeOrRankIsRefused) {
@@ -315,7 +338,7 @@ TEST_F(BlockTrainerTest, AdaptersUsedLongestAgoGoFirst) {
     asked.goes_back = false;
     asked.adapter.number = number;
     trainer.hear(asked);
-    while (!trainer.is_idle()) trainer.step();
+    while (trainer.has_work({})) trainer.step({});
     return !std::holds_alternative<chain::Trouble>(trainer.take_sent().at(0));
   };
   EXPECT_FALSE(is_here(1));
