@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "atoll/base/error.h"
 #include "atoll/serve/block_trainer.h"
@@ -18,6 +19,7 @@
 namespace atl::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
@@ -29,10 +31,10 @@ at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
   return values;
 }
 
-model::Adapter small_adapter() {
+model::Adapter small_adapter(std::vector<std::string> targets = {"q_proj", "v_proj", "down_proj"}) {
   model::Adapter adapter(small_model().config(),
-                         {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "down_proj"}},
-                         {0, 3}, at::kCPU, model::Purpose::kTraining);
+                         {.rank = 2, .alpha = 3, .targets = std::move(targets)}, {0, 3}, at::kCPU,
+                         model::Purpose::kTraining);
   adapter.initialise(1);
   const at::NoGradGuard no_grad;
   adapter.parameters().values_P().add_(drawn({adapter.parameters().values_P().numel()}, 3), 0.1);
@@ -51,7 +53,9 @@ at::Tensor turned(size_t batch, const at::Tensor& y_BTC) {
 
 class RemoteLayersTest : public ChainSwarm {
  protected:
-  std::unique_ptr<RemoteLayers> remote(RemoteLayersOptions options = {}) {
+  /// `seen`: of what it says.
+  std::unique_ptr<RemoteLayers> remote(
+      RemoteLayersOptions options = {}, Change seen = [](chain::Message&) {}) {
     options.post = {
         .coordinator = "coordinator:7", .authority = {}, .tell = {}, .watches = kDigest};
     options.digest = kDigest;
@@ -59,14 +63,26 @@ class RemoteLayersTest : public ChainSwarm {
     options.log = [this](const std::string& line) { log_ += line + '\n'; };
     return std::make_unique<RemoteLayers>(
         small_model().config(), std::move(options),
-        [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
+        [this, seen](net::Transport::Sink sink) {
+          return std::make_unique<ChangingTransport>(network_.make_transport(std::move(sink)),
+                                                     seen);
+        },
         clock_);
+  }
+  /// Why it ends.
+  static std::string failure_of(RemoteLayers& layers) {
+    try {
+      gradients(layers);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "it does not fail";
   }
   /// Gradients of inputs, and behind them those of the adapter.
   static std::vector<at::Tensor> gradients(train::FrozenLayers& layers,
                                            const train::FrozenLayers::Turn& turn = turned,
-                                           int num_steps = 1) {
-    const model::Adapter adapter = small_adapter();
+                                           int num_steps = 1,
+                                           const model::Adapter& adapter = small_adapter()) {
     std::vector<at::Tensor> found;
     for (int step = 0; step < num_steps; ++step) {
       found = layers.learn(batches(5), adapter, turn);
@@ -137,18 +153,94 @@ TEST_F(RemoteLayersTest, AdaptersThatServersForgetAreSentAgain) {
                                .reason = "not here"};
     }
   });
-  const auto layers = remote();
+  int num_sent = 0;
+  const auto layers = remote({}, [&num_sent](chain::Message& message) {
+    num_sent += std::holds_alternative<chain::Adapt>(message) ? 1 : 0;
+  });
   expect_equal(gradients(*layers, turned, 2), gradients(local_, turned, 2));
+  EXPECT_GE(num_sent, 3);  // Once for each step, and again.
+  EXPECT_EQ(layers->num_lost(), 0);
 }
 
 TEST_F(RemoteLayersTest, NanInAGradientEndsTraining) {
   serve("a", {0, 3}, {}, std::nanf(""));
   const auto layers = remote();
+  EXPECT_THAT(failure_of(*layers), HasSubstr("could not read a micro-batch"));
+}
+
+TEST_F(RemoteLayersTest, AServerWhoseAnswersAreNotFiniteEndsTrainingWithItsName) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    auto* const rows = std::get_if<chain::LessonRows>(&message);
+    if (rows != nullptr) std::ranges::fill(rows->rows.rows_TC, std::byte{0xff});
+  });
+  const auto layers = remote();
+  EXPECT_THAT(failure_of(*layers), HasSubstr("what the server at a:"));
+}
+
+TEST_F(RemoteLayersTest, ServersThatFailAgainAndAgainEndTraining) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    const auto* const learnt = std::get_if<chain::Learnt>(&message);
+    if (learnt == nullptr) return;
+    message = chain::Trouble{.session = learnt->lesson,
+                             .epoch = 0,
+                             .fault = chain::Fault::kNoMemory,
+                             .reason = "no room"};
+  });
+  const auto layers = remote({.patience = std::chrono::milliseconds(500)});
+  EXPECT_THAT(failure_of(*layers), AllOf(HasSubstr("again and again"), HasSubstr("no room"),
+                                         HasSubstr("train.micro_batch_rows")));
+  EXPECT_GE(layers->num_lost(), 2);
+}
+
+TEST_F(RemoteLayersTest, AServerThatIsThereAndAnswersNothingDoesNotHoldTraining) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    if (!std::holds_alternative<chain::Greeted>(message)) message = chain::Pong{};
+  });
+  const auto layers = remote({.patience = std::chrono::milliseconds(500)});
+  EXPECT_THAT(failure_of(*layers), HasSubstr("answers nothing"));
+}
+
+TEST_F(RemoteLayersTest, WhatTheTurnTakesIsNoSilenceOfServers) {
+  serve("a", {0, 3});
+  const auto layers = remote({.silence = std::chrono::seconds(1)});
+  const auto slow = [](size_t batch, const at::Tensor& y_BTC) {
+    if (batch == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    return turned(batch, y_BTC);
+  };
+  expect_equal(gradients(*layers, slow), gradients(local_));
+  EXPECT_EQ(layers->num_lost(), 0);
+}
+
+TEST_F(RemoteLayersTest, TroubleAboutWhatWasNotAskedIsNone) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    if (!std::holds_alternative<chain::Greeted>(message)) return;
+    message = chain::Trouble{.session = {.gateway = 7, .number = 999},
+                             .epoch = 0,
+                             .fault = chain::Fault::kBroken,
+                             .reason = "of another"};
+  });
+  const auto layers = remote();
+  expect_equal(gradients(*layers), gradients(local_));
+}
+
+TEST_F(RemoteLayersTest, LayersWithoutAnyPartOfTheAdapterLearnToo) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  const model::Adapter first = small_adapter({"layers.0.self_attn.q_proj"});
+  const model::Adapter same = small_adapter({"layers.0.self_attn.q_proj"});
+  const auto layers = remote({.patience = std::chrono::seconds(20)});
+  expect_equal(gradients(*layers, turned, 1, first), gradients(local_, turned, 1, same));
+}
+
+TEST_F(RemoteLayersTest, AMicroBatchThatNoServerHoldsIsRefused) {
+  serve("a", {0, 3});
+  const auto layers = remote();
+  const at::Tensor x_BTC = at::empty({1, 1, 24}).fill_(1).expand({1, 6'000'000, 24});
   try {
-    gradients(*layers);
-    FAIL() << "what a server makes is not finite";
+    layers->read(x_BTC, small_adapter());
+    FAIL() << "it has 576 MB";
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("could not read a micro-batch"));
+    EXPECT_THAT(error.what(), HasSubstr("train.micro_batch_rows"));
   }
 }
 
