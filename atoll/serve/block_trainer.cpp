@@ -60,7 +60,11 @@ void BlockTrainer::adapt(const chain::Adapt& message) {
   if (message.layers.begin < own.begin || message.layers.end > own.end) {
     return complain(message.adapter, Fault::kNotKept, "an adapter of layers that are not here");
   }
-  adapters_.put(message);
+  // Whose texts wait for it has it sent anew. A lesson says itself that it lacks its adapter.
+  const bool is_of_texts = message.adapter.number >= chain::kFirstAdapter;
+  if (adapters_.put(message) == AdapterShelf::Put::kGone && is_of_texts) {
+    sent_.emplace_back(chain::Unadapted{.adapter = message.adapter, .layers = message.layers});
+  }
 }
 
 void BlockTrainer::take(const chain::LessonRows& message) {
@@ -120,6 +124,9 @@ void BlockTrainer::begin(const chain::Lesson& lesson) {
   }
   Running running{.lesson = lesson, .adapter = none_, .next = layers.begin};
   if (lesson.adapter.number != 0) {
+    if (lesson.adapter.gateway != lesson.lesson.gateway) {
+      throw InputError("a lesson with the adapter of another gateway");
+    }
     running.adapter = adapters_.find(lesson.adapter, layers, lesson.version);
     if (running.adapter == nullptr) {
       return complain(lesson.lesson, Fault::kNotKept, "the adapter is not here, or another one is");

@@ -356,9 +356,17 @@ TEST_F(BlockTrainerTest, AnAdapterOfAnotherShapeOrRankIsRefused) {
   chain::Adapt large = adapt();
   large.rank = 4096;
   large.targets = {"q_proj"};
+  trainer_.hear(adapt());
   large.begin = 4;
   trainer_.hear(large);
   expect_fault(chain::Fault::kDamaged, "do not follow");
+  large.rank = 8192;
+  large.begin = 0;
+  trainer_.hear(large);
+  expect_fault(chain::Fault::kDamaged, "of rank 8192");
+  large.rank = -1;
+  trainer_.hear(large);
+  expect_fault(chain::Fault::kDamaged, "of rank -1");
   chain::Adapt other = adapt();
   other.targets = {"query"};
   trainer_.hear(other);
@@ -436,6 +444,62 @@ TEST_F(BlockTrainerTest, AdaptersUsedLongestAgoGoFirst) {
   EXPECT_FALSE(is_here(1));
   EXPECT_TRUE(is_here(2));
   EXPECT_TRUE(is_here(3));
+}
+
+TEST_F(BlockTrainerTest, AdaptersThatAreStillComingStayLonger) {
+  const auto bytes = static_cast<int64_t>(adapt().values.size());
+  AdapterShelf adapters(small_model(), {.num_bytes = 2 * bytes});
+  const auto put = [&](uint64_t number, int64_t begin, int64_t end) {
+    chain::Adapt part = adapt();
+    part.adapter.number = number;
+    part.begin = begin;
+    const auto place = [](int64_t value) { return static_cast<std::ptrdiff_t>(4 * value); };
+    part.values = {part.values.begin() + place(begin), part.values.begin() + place(end)};
+    return adapters.put(part);
+  };
+  using Put = AdapterShelf::Put;
+  const int64_t all = bytes / 4;
+  put(1, 0, 8);
+  put(2, 0, all);
+  put(3, 0, all);
+  EXPECT_FALSE(adapters.has({.gateway = 1, .number = 2}, {0, 3}, 1));
+  EXPECT_TRUE(adapters.has({.gateway = 1, .number = 3}, {0, 3}, 1));
+  EXPECT_EQ(put(1, 8, all), Put::kKept);
+  EXPECT_TRUE(adapters.has({.gateway = 1, .number = 1}, {0, 3}, 1));
+  // Where all are, the one that came longest ago is needed anew, which is said once.
+  for (const uint64_t number : {4, 5, 6}) put(number, 0, 8);
+  EXPECT_EQ(put(4, 8, 16), Put::kGone);
+  EXPECT_EQ(put(4, 16, all), Put::kStray);
+  EXPECT_EQ(put(5, 8, all), Put::kKept);
+}
+
+TEST_F(BlockTrainerTest, WhoseTextsLoseAnAdapterThatIsComingIsAskedAgain) {
+  AdapterShelf adapters(small_model(), {.num_adapters = 1});
+  BlockTrainer trainer(small_model(), adapters, {});
+  const auto hear = [&](uint64_t number, int64_t begin) {
+    chain::Adapt part = adapt();
+    part.adapter.number = number;
+    part.begin = begin;
+    part.values.resize(32);
+    trainer.hear(part);
+  };
+  for (const uint64_t number : {chain::kFirstAdapter, chain::kFirstAdapter + 1}) hear(number, 0);
+  for (const int64_t begin : {8, 16}) hear(chain::kFirstAdapter, begin);
+  const auto sent = trainer.take_sent();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(std::get<chain::Unadapted>(sent[0]).adapter.number, chain::kFirstAdapter);
+}
+
+TEST_F(BlockTrainerTest, ALessonNamesNoOthersAdapter) {
+  chain::Adapt others = adapt();
+  others.adapter.gateway = 2;
+  trainer_.hear(others);
+  send_rows(false);
+  send_rows(true);
+  chain::Lesson asked = lesson();
+  asked.adapter = others.adapter;
+  trainer_.hear(asked);
+  expect_fault(chain::Fault::kDamaged, "another gateway");
 }
 
 }  // namespace
