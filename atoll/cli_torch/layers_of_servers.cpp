@@ -10,7 +10,7 @@
 namespace atl::cli {
 
 island::FindServers LayersOfServers::finder() const {
-  return [this](const run::RunConfig& config, const model::Model& model,
+  return [this](const run::RunConfig& config, const model::Model& model, const std::string& digest,
                 const std::filesystem::path& folder) -> std::unique_ptr<train::FrozenLayers> {
     const run::AdapterOptions& adapter = config.adapter;
     const auto precision = chain::precision_of(adapter.wire);
@@ -22,7 +22,7 @@ island::FindServers LayersOfServers::finder() const {
     places_.push_back(std::make_unique<SwarmPlace>(arguments, identity::Role::kGateway, clock_));
     const SwarmPlace& place = *places_.back();
     serve::RemoteLayersOptions options{.post = place.post_options(),
-                                       .digest = island::frozen_digest(config, model),
+                                       .digest = digest,
                                        .precision = *precision,
                                        .in_flight = adapter.in_flight,
                                        .log = print_note,

@@ -11,6 +11,8 @@
 
 #include "atoll/base/random.h"
 #include "atoll/chain/rows.h"
+#include "atoll/chain/wire.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/testing_torch/served_texts.h"
 
 namespace atl::serve {
