@@ -99,6 +99,7 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
+    run::require_base(config_.adapter);
     const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(

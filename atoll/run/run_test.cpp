@@ -285,6 +285,9 @@ TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
   EXPECT_THAT(message({"train.optimizer=sgd", "train.beta2=0.9"}), HasSubstr("adamw, muon"));
   EXPECT_THAT(message({"train.schedule=constant", "train.min_lr_ratio=0"}), HasSubstr("cosine"));
   EXPECT_EQ(message({"train.optimizer=muon", "train.muon_lr_ratio=2", "train.beta2=0.9"}), "");
+  EXPECT_EQ(message({"model.router_aux_loss=0.1"}), "");
+  EXPECT_THAT(message({"adapter.kind=lora", "adapter.base=m", "model.router_aux_loss=0.1"}),
+              HasSubstr("model.router_aux_loss has no effect"));
 }
 
 }  // namespace
