@@ -29,10 +29,27 @@ void PeerLines::send(net::ConnectionId id, const Message& message) {
   }
 }
 
+void PeerLines::send_patiently(net::ConnectionId id, const Message& message) {
+  Bytes frame = encode(message);
+  const MutexLock lock(mutex_);
+  Line& line = lines_[id];
+  if (line.is_closed) return;
+  if (frame.size() > net::kMaxFrameBytes) return give_up(id, line);
+  line.patient_bytes += frame.size();
+  line.patient.push_back(std::move(frame));
+  flush(id, line);
+}
+
+size_t PeerLines::num_patient(net::ConnectionId id) const {
+  const MutexLock lock(mutex_);
+  const auto line = lines_.find(id);
+  return line == lines_.end() ? 0 : line->second.patient_bytes;
+}
+
 /// What else is sent there is dropped, until the transport says that the line is lost.
 void PeerLines::give_up(net::ConnectionId id, Line& line) {
   bytes_ -= line.bytes;
-  line = {.queue = {}, .is_closed = true};
+  line = {.queue = {}, .patient = {}, .is_closed = true};
   transport_.close(id);
 }
 
@@ -41,21 +58,31 @@ void PeerLines::forget(net::ConnectionId id) {
   if (!line.empty()) bytes_ -= line.mapped().bytes;
 }
 
-void PeerLines::flush(net::ConnectionId id, Line& line) {
-  while (!line.queue.empty() && !line.is_full) {
-    const size_t size = line.queue.front().size();
-    const net::Sent sent = transport_.send(id, line.queue.front());
-    if (sent == net::Sent::kFull) {
-      line.is_full = true;
-      return;
-    }
-    if (sent == net::Sent::kClosed) {
-      forget(id);
-      return;
-    }
+/// Sends the first of the queue. False: the line is gone.
+bool PeerLines::take(net::ConnectionId id, Line& line, std::deque<Bytes>& queue) {
+  const size_t size = queue.front().size();
+  const net::Sent sent = transport_.send(id, queue.front());
+  if (sent == net::Sent::kFull) {
+    line.is_full = true;
+    return true;
+  }
+  if (sent == net::Sent::kClosed) {
+    forget(id);
+    return false;
+  }
+  queue.pop_front();
+  if (&queue == &line.patient) {
+    line.patient_bytes -= size;
+  } else {
     line.bytes -= size;
     bytes_ -= size;
-    line.queue.pop_front();
+  }
+  return true;
+}
+
+void PeerLines::flush(net::ConnectionId id, Line& line) {
+  while (!line.is_full && !(line.queue.empty() && line.patient.empty())) {
+    if (!take(id, line, line.queue.empty() ? line.patient : line.queue)) return;
   }
 }
 

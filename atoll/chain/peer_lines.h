@@ -27,6 +27,11 @@ class PeerLines {
   net::ConnectionId call(const std::string& address, net::Plane plane);
   /// To a line that is gone: nothing happens.
   void send(net::ConnectionId line, const Message& message);
+  /// What may be more than waits for a line otherwise, and the other side has room for: it goes
+  /// behind all else, as the line drains, and counts against no bound. Who calls has one.
+  void send_patiently(net::ConnectionId line, const Message& message);
+  /// Bytes that wait of that.
+  size_t num_patient(net::ConnectionId line) const;
   void close(net::ConnectionId line);
   /// Of every event.
   void note(const net::Event& event);
@@ -35,16 +40,19 @@ class PeerLines {
   struct Line {
     std::deque<Bytes> queue;
     size_t bytes = 0;
+    std::deque<Bytes> patient;
+    size_t patient_bytes = 0;
     bool is_full = false;
     bool is_closed = false;
   };
+  bool take(net::ConnectionId id, Line& line, std::deque<Bytes>& queue) ATOLL_REQUIRES(mutex_);
   void flush(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
   void give_up(net::ConnectionId id, Line& line) ATOLL_REQUIRES(mutex_);
   void forget(net::ConnectionId id) ATOLL_REQUIRES(mutex_);
 
   net::Transport& transport_;
   const std::string authority_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<net::ConnectionId, Line> lines_ ATOLL_GUARDED_BY(mutex_);
   size_t bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of all lines.
 };

@@ -78,5 +78,18 @@ TEST_F(PeerLinesTest, WhatWaitsForAllTogetherHasABound) {
   EXPECT_THAT(transport.closed, ElementsAre(3U));
 }
 
+TEST_F(PeerLinesTest, WhatIsSentPatientlyGoesAsTheLineDrainsHoweverMuchItIs) {
+  constexpr size_t kMany = PeerLines::kMaxQueuedBytesOfAll / net::kMaxFrameBytes + 2;
+  const Piece piece{.model = "m", .bytes = Bytes(net::kMaxFrameBytes - 64)};
+  for (size_t i = 0; i < kMany; ++i) lines.send_patiently(1, piece);
+  send(1);  // Has its own bound.
+  EXPECT_THAT(transport.closed, ElementsAre());
+  EXPECT_GT(lines.num_patient(1), PeerLines::kMaxQueuedBytesOfAll);
+  transport.takes = true;
+  lines.note(net::Writable{1});
+  EXPECT_EQ(transport.tries[1], 1 + static_cast<int>(kMany + kFrames));
+  EXPECT_EQ(lines.num_patient(1), 0U);
+}
+
 }  // namespace
 }  // namespace atl::chain

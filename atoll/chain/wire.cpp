@@ -218,7 +218,8 @@ struct Check {
   }
   void operator()(const Adapt& m) const {
     check_span(m.layers);
-    check_values(m.begin, m.values);
+    const bool is_of_nothing = m.begin == 0 && m.values.empty();  // It changes none of the layers.
+    if (!is_of_nothing) check_values(m.begin, m.values);
     const bool is_small =
         m.rank >= 0 && m.rank <= kMostLessonRank && m.targets.size() <= kMostLessonTargets;
     if (!is_small || !std::isfinite(m.alpha)) throw InputError("an adapter that cannot be");

@@ -118,7 +118,9 @@ void become_torch_program(char** argv, const std::vector<std::string>& more) {
   std::vector<const char*> words;
   std::deque<std::string> replaced;
   for (char** word = argv; *word != nullptr; ++word) {
-    const bool is_secret = argv[1] == std::string_view("join") && identity::is_invite_word(*word);
+    const bool takes_invites =
+        argv[1] == std::string_view("join") || argv[1] == std::string_view("train");
+    const bool is_secret = takes_invites && identity::is_invite_word(*word);
     words.push_back(is_secret ? replaced.emplace_back(hidden(*word)).c_str() : *word);
   }
   for (const std::string& word : more) words.push_back(word.c_str());
@@ -128,6 +130,12 @@ void become_torch_program(char** argv, const std::vector<std::string>& more) {
       fmt::format("this command needs LibTorch, and '{}' cannot be started: {}; build it "
                   "with ATOLL_TORCH=ON (`make build` does)",
                   program, std::strerror(errno)));
+}
+
+std::string invite_said(const std::string& argument) {
+  std::string text = identity::read_invite_argument(argument);
+  close_hidden(argument);
+  return text;
 }
 
 void close_hidden(const std::string& argument) {

@@ -14,6 +14,7 @@
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/identity/invite.h"
 #include "atoll/method/method.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -171,6 +172,13 @@ void train(const TrainArguments& arguments, char** argv,
       .init = arguments.init, .config = checked_config(arguments), .json = arguments.json};
   const bool alone = request.config.swarm.num_replicas() == 1;
   if (alone && !train_here) become_torch_program(argv);
+  std::string& servers = request.config.adapter.servers;
+  servers = invite_said(servers);
+  if (!alone && identity::is_invite_word(servers)) {
+    throw UsageError(
+        "--servers: an invite is for one island; have each one join (atoll join ... --servers "
+        "INVITE)");
+  }
   const run::RunFolder folder(arguments.run);
   request.folder = folder.path();
   const SystemClock clock;

@@ -11,7 +11,6 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/train_command.h"
 #include "atoll/cli_torch/layers_of_servers.h"
-#include "atoll/identity/invite.h"
 #include "atoll/island/island.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -61,12 +60,11 @@ void join(JoinArguments& arguments) {
   }
   if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
+  arguments.frozen.servers = invite_said(arguments.frozen.servers);
   add_frozen_overrides(arguments.frozen, arguments.options.overrides);
   arguments.options.folder = arguments.folder;
   if (!arguments.options.coordinator.empty()) {
-    const std::string given = arguments.options.coordinator;
-    arguments.options.coordinator = identity::read_invite_argument(given);
-    close_hidden(given);
+    arguments.options.coordinator = invite_said(arguments.options.coordinator);
   }
   const SystemClock clock;
   const LayersOfServers layers_of_servers(clock);

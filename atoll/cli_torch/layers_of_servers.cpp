@@ -4,25 +4,29 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/chain/rows.h"
 #include "atoll/identity/invite.h"
+#include "atoll/run/run_authority.h"
 #include "atoll/serve/remote_layers.h"
 #include "atoll/weights/hf_folder.h"
 
 namespace atl::cli {
 
 island::FindServers LayersOfServers::finder() const {
-  return [this](const run::RunConfig& config, const model::Model& model,
+  return [this](const run::RunConfig& config, const model::Model& model, const std::string& digest,
                 const std::filesystem::path& folder) -> std::unique_ptr<train::FrozenLayers> {
     const run::AdapterOptions& adapter = config.adapter;
     const auto precision = chain::precision_of(adapter.wire);
     if (!precision)
       throw UsageError("adapter.wire is fp32, bf16 or int8, not '" + adapter.wire + "'");
-    const bool has_invite = identity::is_invite_word(adapter.servers);
     SwarmArguments arguments{.join = adapter.servers};
-    if (has_invite) arguments.folder = (folder / "servers").string();
+    // What an invite brings; the settings name the coordinator from then on.
+    const auto place_kept = folder / "servers";
+    if (identity::is_invite_word(adapter.servers) || run::has_identity(place_kept)) {
+      arguments.folder = place_kept.string();
+    }
     places_.push_back(std::make_unique<SwarmPlace>(arguments, identity::Role::kGateway, clock_));
     const SwarmPlace& place = *places_.back();
     serve::RemoteLayersOptions options{.post = place.post_options(),
-                                       .digest = island::frozen_digest(config, model),
+                                       .digest = digest,
                                        .precision = *precision,
                                        .in_flight = adapter.in_flight,
                                        .log = print_note,

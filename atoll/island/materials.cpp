@@ -92,6 +92,13 @@ model::Model load_frozen(run::RunConfig& config) {
   return model;
 }
 
+/// All of its weights are read for it.
+std::string frozen_digest(const run::RunConfig& config) {
+  const auto files = std::make_shared<const weights::ModelFiles>(
+      weights::resolve_model(config.adapter.base), config.model);
+  return weights::ModelParts(config.model, files, at::get_num_threads()).digest();
+}
+
 /// The settings of the model that a run begins with, or that stays as it is, from its folder.
 void take_settings(const std::filesystem::path& folder, run::RunConfig& config,
                    const data::Mixture& mixture) {
@@ -135,12 +142,13 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
                                  : model::Model(config.model, device, model::Purpose::kTraining);
   std::unique_ptr<model::Adapter> adapter;
   std::unique_ptr<train::FrozenLayers> servers;
+  const std::string frozen = is_frozen ? frozen_digest(config) : std::string();
   if (is_frozen) {
     adapter = std::make_unique<model::Adapter>(
         config.model, run::adapter_config(config.adapter, config.model),
         model::LayerRange{0, config.model.num_layers}, device, model::Purpose::kTraining);
     adapter->initialise(static_cast<uint64_t>(config.train.seed));
-    if (config.adapter.is_remote()) servers = find_servers(config, model, run_folder);
+    if (config.adapter.is_remote()) servers = find_servers(config, model, frozen, run_folder);
   } else if (init.given()) {
     begin_with(init, model, events);
     run::keep_model_texts(init.folder(), run_folder);
@@ -155,7 +163,8 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
           .texts = std::move(texts),
           .teacher = std::move(teacher),
           .adapter = std::move(adapter),
-          .servers = std::move(servers)};
+          .servers = std::move(servers),
+          .frozen = frozen};
 }
 
 namespace {
@@ -188,13 +197,6 @@ std::unique_ptr<train::Learner> make_learner(Materials& materials,
                                 .teacher_share = options.teacher_share};
   if (materials.adapter != nullptr) return std::make_unique<AdapterHere>(materials, loss);
   return std::make_unique<train::ModelLearner>(materials.model, loss);
-}
-
-std::string frozen_digest(const run::RunConfig& config, const model::Model& model) {
-  if (!config.adapter.is_on()) return {};
-  const auto files = std::make_shared<const weights::ModelFiles>(
-      weights::resolve_model(config.adapter.base), model.config());
-  return weights::ModelParts(model.config(), files, at::get_num_threads()).digest();
 }
 
 }  // namespace atl::island

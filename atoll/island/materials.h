@@ -24,16 +24,18 @@ struct Materials {
   /// What is trained in the model's place; null: the model is.
   std::unique_ptr<model::Adapter> adapter = nullptr;
   std::unique_ptr<train::FrozenLayers> servers = nullptr;  // Where its layers are; null: here.
+  std::string frozen = {};  // The digest of the model that stays as it is; empty: it is trained.
 
   const model::Parameters& trained() const {
     return adapter != nullptr ? adapter->parameters() : model.parameters();
   }
 };
 
-/// The model's layers where the settings say that servers have them, for an island whose folder
-/// that is. Throws InputError, UsageError.
+/// The layers of the model with that digest, where the settings say that servers have them, for an
+/// island whose folder that is. Throws InputError, UsageError.
 using FindServers = std::function<std::unique_ptr<train::FrozenLayers>(
-    const run::RunConfig& config, const model::Model& model, const std::filesystem::path& folder)>;
+    const run::RunConfig& config, const model::Model& model, const std::string& digest,
+    const std::filesystem::path& folder)>;
 
 /// Opens the store, makes the model, and loads or draws its first weights. What the settings leave
 /// to the data and to `init` is filled in there. Throws InputError and UsageError.
@@ -44,8 +46,5 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
 /// Who trains them. They outlive it, and stay where they are.
 std::unique_ptr<train::Learner> make_learner(Materials& materials,
                                              const method::TrainOptions& options);
-
-/// What an island's model is that stays as it is, for others to compare; empty: it is trained.
-std::string frozen_digest(const run::RunConfig& config, const model::Model& model);
 
 }  // namespace atl::island

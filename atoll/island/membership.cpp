@@ -99,6 +99,7 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
+    run::require_base(config_.adapter);
     const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
     materials_.emplace(
@@ -136,7 +137,7 @@ class Membership {
     // Weights come from the others, but not these: without them its checkpoints would lack the
     // chat template.
     if (config_.adapter.is_on()) {
-      facts["the model of --frozen"] = frozen_digest(config_, materials_->model);
+      facts["the model of --frozen"] = materials_->frozen;
     }
     if (materials_->texts.are_kept) facts["files of --init"] = model_files_digest(*materials_);
     const bool may_be_as_before = may_return_ && comeback_ && !found_.empty();

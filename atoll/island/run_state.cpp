@@ -178,6 +178,12 @@ RunState restore_checkpoint(const std::filesystem::path& folder, int64_t last_st
                     "digests differ); give --data the run's own, or start a new --run",
                     folder.string(), materials.mixture.folder().string()));
   }
+  if (state.frozen != materials.frozen) {
+    throw InputError(
+        fmt::format("checkpoint '{}' is of an adapter of another model than that of --frozen "
+                    "(their digests differ); give --frozen the run's own, or start a new --run",
+                    folder.string()));
+  }
   restore_tensors(checkpoint, materials.trained(), optimizer, strategy);
   if (parameter_digest(strategy.global_parameters()) != state.digest) {
     throw InputError(
@@ -196,7 +202,7 @@ std::map<std::string, std::string> model_files(const Materials& materials) {
     return {{weights::kAdapterConfigFile,
              weights::to_adapter_config(config, materials.adapter->config())}};
   }
-  const auto& [mixture, tokenizer, model, texts, teacher, adapter, servers] = materials;
+  const auto& [mixture, tokenizer, model, texts, teacher, adapter, servers, frozen] = materials;
   std::map<std::string, std::string> files = texts.files;
   files["config.json"] = weights::to_hf_config(config, texts.ids);
   files["tokenizer.json"] = tokenizer.json();

@@ -34,6 +34,7 @@ struct RunState {
   std::vector<Digest> held;      // Of the published state, by fragment (sync::Strategy::held()),
   std::vector<int64_t> applied;  // and its newest rounds (sync::Strategy::applied()).
   std::string store;             // Digest of the token store: other data would be another run.
+  std::string frozen;            // Of the model that stays as it is; empty: it is trained.
   // What the run uses, where its settings say "auto".
   std::string codec;
   int64_t fragment_sync_delay = 0;
@@ -48,7 +49,7 @@ struct RunState {
     field("step", step), field("num_updates", num_updates), field("train_loss", train_loss);
     field("val_loss_start", val_loss_start), field("val_loss_island", val_loss_island);
     field("digest", digest), field("held", held, MayLack{}), field("applied", applied, MayLack{});
-    field("store", store), field("codec", codec);
+    field("store", store), field("frozen", frozen, LeftOutWhenNew{}), field("codec", codec);
     field("fragment_sync_delay", fragment_sync_delay), field("at_commit", at_commit, MayLack{});
     field("joined", joined, MayLack{}), field("left", left, LeftOutWhenNew{});
     field("abstains", abstains), field("abstained_rounds", abstained_rounds, MayLack{});

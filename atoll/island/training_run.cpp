@@ -306,6 +306,7 @@ weights::CheckpointContents TrainingRun::contents(int64_t step) {
                        .held = strategy_->held(),
                        .applied = strategy_->applied(),
                        .store = parts_.materials.mixture.digest(),
+                       .frozen = parts_.materials.frozen,
                        .codec = parts_.config.sync.codec,
                        .fragment_sync_delay = parts_.config.sync.fragment_sync_delay,
                        .at_commit = is_at_commit_,

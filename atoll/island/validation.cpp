@@ -12,6 +12,13 @@ namespace {
 
 constexpr int64_t kBatchRows = 8;
 
+/// An adapter's model may have no room for more than training has at once, nor servers of its
+/// layers.
+int64_t batch_rows(const Materials& materials, const method::TrainOptions& options) {
+  const bool has_bound = materials.adapter != nullptr && options.micro_batch_rows > 0;
+  return has_bound ? std::min(kBatchRows, options.micro_batch_rows) : kBatchRows;
+}
+
 }  // namespace
 
 Validation::Validation(Materials& materials, train::Learner& learner,
@@ -20,6 +27,7 @@ Validation::Validation(Materials& materials, train::Learner& learner,
     : learner_(learner),
       rows_(materials.mixture, data::Split::kValidation, train::batch_options(options)),
       options_(options),
+      batch_rows_(batch_rows(materials, options)),
       clock_(clock),
       time_(time),
       before_change_(std::move(before_change)) {}
@@ -48,7 +56,8 @@ double Validation::measure(const at::Tensor& parameters_P) {
   const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
   if (!is_live) live_P.copy_(parameters_P);
   const auto of_batch = [&](const train::Batch& batch) { return learner_.cross_entropy(batch); };
-  const double loss = train::mean_loss(of_batch, rows_, options_.sequence_length, rows, kBatchRows);
+  const double loss =
+      train::mean_loss(of_batch, rows_, options_.sequence_length, rows, batch_rows_);
   if (!is_live) live_P.copy_(kept_P);
   time_.add(run::TimeSpent::On::kValidation, seconds(clock_.now() - begin));
   return loss;

@@ -42,6 +42,7 @@ class Validation {
   train::Learner& learner_;
   data::Batches rows_;
   const method::TrainOptions& options_;
+  const int64_t batch_rows_;
   const Clock& clock_;
   run::TimeSpent& time_;
   std::function<void()> before_change_;

@@ -54,7 +54,7 @@ Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Pu
 Parameters::Parameters(std::vector<ParameterSpec> specs, at::Device device, Purpose purpose)
     : specs_(std::move(specs)), parts_(by_use<decltype(parts_)>(specs_)) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  const int64_t size = specs_.back().offset + specs_.back().size;
+  const int64_t size = specs_.empty() ? 0 : specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);
   if (purpose == Purpose::kTraining) gradients_P_ = at::zeros({size}, options);
 }

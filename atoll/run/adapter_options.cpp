@@ -73,6 +73,7 @@ void check_used(const AdapterOptions& options, const std::vector<std::string>& o
       {"adapter.rank", is_lora, "adapter.kind = 'lora'"},
       {"adapter.alpha", is_lora, "adapter.kind = 'lora'"},
       {"adapter.targets", is_lora, "adapter.kind = 'lora'"},
+      {"model.router_aux_loss", !options.is_on(), "a model that is trained (--frozen is none)"},
       {"adapter.prompt_tokens", options.kind == "prompt", "adapter.kind = 'prompt'"},
       {"adapter.wire", is_remote, "adapter.servers"},
       {"adapter.in_flight", is_remote, "adapter.servers"}};
@@ -89,6 +90,7 @@ weights::AdapterConfig adapter_config(const AdapterOptions& options,
   weights::AdapterConfig config{
       .base = std::filesystem::path(options.base).lexically_normal().string()};
   if (options.kind == "prompt") {
+    weights::require_takes_prompt(model);
     config.rank = 0;
     config.prompt_tokens = options.prompt_tokens;
   } else {

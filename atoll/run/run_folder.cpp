@@ -15,6 +15,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/event_log.h"
 #include "atoll/base/file.h"
+#include "atoll/identity/invite.h"
 #include "atoll/weights/checkpoint.h"
 
 namespace atl::run {
@@ -101,7 +102,13 @@ RunFolder::~RunFolder() {
 }
 
 void RunFolder::save(RunConfig& config) const {
-  write_file_atomically(path_ / "config.toml", config.settings().dump(/*with_help=*/true));
+  RunConfig kept = config;
+  if (identity::is_invite_word(kept.adapter.servers)) {  // A secret; what it brings is kept apart.
+    const auto invite = identity::invite_in(kept.adapter.servers);
+    if (!invite) throw UsageError(invite.error().message);
+    kept.adapter.servers = invite->addresses.front();
+  }
+  write_file_atomically(path_ / "config.toml", kept.settings().dump(/*with_help=*/true));
 }
 
 bool was_started(const fs::path& folder) {

@@ -11,6 +11,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/file.h"
+#include "atoll/identity/invite.h"
 #include "atoll/run/config.h"
 #include "atoll/run/metrics.h"
 #include "atoll/run/progress.h"
@@ -285,6 +286,24 @@ TEST(ConfigTest, RefusesAnOverrideThatTheMethodHasNoUseFor) {
   EXPECT_THAT(message({"train.optimizer=sgd", "train.beta2=0.9"}), HasSubstr("adamw, muon"));
   EXPECT_THAT(message({"train.schedule=constant", "train.min_lr_ratio=0"}), HasSubstr("cosine"));
   EXPECT_EQ(message({"train.optimizer=muon", "train.muon_lr_ratio=2", "train.beta2=0.9"}), "");
+  EXPECT_EQ(message({"model.router_aux_loss=0.1"}), "");
+  EXPECT_THAT(message({"adapter.kind=lora", "adapter.base=m", "model.router_aux_loss=0.1"}),
+              HasSubstr("model.router_aux_loss has no effect"));
+}
+
+TEST_F(RunTest, AnInvitesSecretIsNotAmongTheSettingsThatAreKept) {
+  RunConfig config;
+  config.adapter.servers = identity::word_of({.addresses = {"10.0.0.1:7070"},
+                                              .fingerprint = std::string(64, 'a'),
+                                              .secret = identity::new_secret(),
+                                              .run_name = "ours",
+                                              .role = identity::Role::kGateway,
+                                              .expiry = identity::wall_time_of(1'800'000'000)});
+  const RunFolder folder(folder_ / "run");
+  folder.save(config);
+  const std::string kept = read_file(folder_ / "run" / "config.toml");
+  EXPECT_THAT(kept, HasSubstr("servers = \"10.0.0.1:7070\""));
+  EXPECT_THAT(kept, testing::Not(HasSubstr(config.adapter.servers)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "atoll/base/error.h"
 #include "atoll/base/hash.h"
@@ -21,7 +22,7 @@ AdapterShelf::Held AdapterShelf::begun(const chain::Adapt& message) const {
   // Before there is memory for it.
   const auto specs = weights::adapter_specs(model_.config(), config, layers.begin, layers.end);
   const int64_t size = specs.empty() ? 0 : specs.back().offset + specs.back().size;
-  if (size == 0 || size > options_.num_bytes / static_cast<int64_t>(sizeof(float))) {
+  if (size > options_.num_bytes / static_cast<int64_t>(sizeof(float))) {
     throw InputError(fmt::format("an adapter of {} values", size));
   }
   return {.version = message.version,
@@ -30,8 +31,11 @@ AdapterShelf::Held AdapterShelf::begun(const chain::Adapt& message) const {
                                                       model_.device(), model::Purpose::kInference)};
 }
 
-void AdapterShelf::put(const chain::Adapt& message) {
-  auto node = held_.extract({message.adapter, message.layers});
+AdapterShelf::Put AdapterShelf::put(const chain::Adapt& message) {
+  const Key key{message.adapter, message.layers};
+  auto node = held_.extract(key);
+  if (node.empty() && message.begin != 0) return gone_.erase(key) > 0 ? Put::kGone : Put::kStray;
+  gone_.erase(key);
   Held held = node.empty() ? Held{} : std::move(node.mapped());
   if (message.begin == 0) held = begun(message);
   if (held.adapter == nullptr || held.version != message.version ||
@@ -41,10 +45,12 @@ void AdapterShelf::put(const chain::Adapt& message) {
   const at::NoGradGuard no_grad;
   held.num_come += put_values(message.values, message.begin, held.adapter->parameters().values_P());
   held.used = ++clock_;
-  held_[{message.adapter, message.layers}] = std::move(held);
+  held_[key] = std::move(held);
   limit();
+  return Put::kKept;
 }
 
+/// Not the one used last; those that are complete first: the rest of another is on its way.
 void AdapterShelf::limit() {
   while (held_.size() > 1) {
     int64_t bytes = 0;
@@ -52,15 +58,19 @@ void AdapterShelf::limit() {
       bytes += held.num_values() * static_cast<int64_t>(sizeof(float));
     }
     if (std::ssize(held_) <= options_.num_adapters && bytes <= options_.num_bytes) return;
-    held_.erase(
-        std::ranges::min_element(held_, {}, [](const auto& entry) { return entry.second.used; }));
+    const auto first = std::ranges::min_element(held_, {}, [&](const auto& entry) {
+      const Held& held = entry.second;
+      return std::tuple(held.used == clock_, !held.is_complete(), held.used);
+    });
+    if (std::ssize(gone_) == options_.num_adapters) gone_.clear();  // Nobody sends so many.
+    if (!first->second.is_complete()) gone_.insert(first->first);
+    held_.erase(first);
   }
 }
 
 bool AdapterShelf::has(const chain::SessionId& id, chain::Span layers, uint64_t version) const {
   const auto found = held_.find({id, layers});
-  return found != held_.end() && found->second.version == version &&
-         found->second.num_come == found->second.num_values();
+  return found != held_.end() && found->second.version == version && found->second.is_complete();
 }
 
 std::shared_ptr<const model::Adapter> AdapterShelf::find(const chain::SessionId& id,
@@ -73,6 +83,7 @@ std::shared_ptr<const model::Adapter> AdapterShelf::find(const chain::SessionId&
 
 void AdapterShelf::forget_gateway(uint64_t gateway) {
   std::erase_if(held_, [&](const auto& entry) { return entry.first.first.gateway == gateway; });
+  std::erase_if(gone_, [&](const Key& key) { return key.first.gateway == gateway; });
 }
 
 std::vector<chain::Adapt> messages_of(const model::Adapter& adapter, const at::Tensor& values_P,
@@ -81,7 +92,9 @@ std::vector<chain::Adapt> messages_of(const model::Adapter& adapter, const at::T
   const auto [begin, count] = adapter.values_of({layers.begin, layers.end});
   const weights::AdapterConfig& config = adapter.config();
   std::vector<chain::Adapt> messages;
-  for (ValuesPart& part : parts_of(values_P.narrow(0, begin, count))) {
+  std::vector<ValuesPart> parts = parts_of(values_P.narrow(0, begin, count));
+  if (parts.empty()) parts.emplace_back();
+  for (ValuesPart& part : parts) {
     messages.push_back({.adapter = id,
                         .version = version,
                         .layers = layers,

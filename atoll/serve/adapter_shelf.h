@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,9 +29,16 @@ class AdapterShelf {
   explicit AdapterShelf(const model::Model& model, const AdapterShelfOptions& options = {})
       : model_(model), options_(options) {}
 
+  /// What has become of a part of one.
+  enum class Put : uint8_t {
+    kKept,
+    kGone,   // What came of it before had to go: it is needed anew.
+    kStray,  // Of one that is not here: nothing comes of it.
+  };
+
   /// Throws InputError where it cannot be of this model, is not finite, too large, or does not
   /// follow on what came of it before: nothing of it is kept then.
-  void put(const chain::Adapt& message);
+  Put put(const chain::Adapt& message);
   /// Null where that version is not here, or not all of it.
   std::shared_ptr<const model::Adapter> find(const chain::SessionId& id, chain::Span layers,
                                              uint64_t version);
@@ -46,6 +54,7 @@ class AdapterShelf {
     int64_t num_come = 0;  // Of its values.
     uint64_t used = 0;
 
+    bool is_complete() const { return num_come == num_values(); }
     int64_t num_values() const { return adapter->parameters().values_P().numel(); }
   };
 
@@ -55,10 +64,12 @@ class AdapterShelf {
   const model::Model& model_;
   const AdapterShelfOptions options_;
   std::map<Key, Held> held_;
+  std::set<Key> gone_;  // In the middle of their coming.
   uint64_t clock_ = 0;  // Of uses.
 };
 
-/// An adapter's values for these layers, as a server is sent them.
+/// An adapter's values for these layers, as a server is sent them: one message at least, also where
+/// it changes none of them.
 std::vector<chain::Adapt> messages_of(const model::Adapter& adapter, const at::Tensor& values_P,
                                       const chain::SessionId& id, uint64_t version,
                                       chain::Span layers);

@@ -11,6 +11,8 @@
 
 #include "atoll/base/random.h"
 #include "atoll/chain/rows.h"
+#include "atoll/chain/wire.h"
+#include "atoll/serve/adapter_shelf.h"
 #include "atoll/testing_torch/served_texts.h"
 
 namespace atl::serve {
@@ -174,6 +176,29 @@ TEST_F(BlockEngineTest, ATextWaitsForItsAdapterAndHoldsNobodyUp) {
   // Without a place for adapters such texts are refused.
   adapted.session = kSession;
   expect_fault(adapted, Fault::kNotKept);
+}
+
+TEST_F(BlockEngineTest, AnAdapterThatChangesNoneOfTheLayersIsOneAsWell) {
+  const model::Adapter adapter(small_model().config(),
+                               {.rank = 2, .alpha = 3, .targets = {"layers.0.self_attn.q_proj"}},
+                               {0, 3}, at::kCPU, model::Purpose::kInference);
+  AdapterShelf adapters(small_model());
+  BlockEngine engine(small_model(), {.adapters = &adapters});
+  chain::Work adapted = work(0, 40);
+  adapted.adapter = chain::kFirstAdapter;
+  engine.hear(adapted, now_);
+  while (!engine.is_idle()) engine.read(now_);
+  const auto first = engine.take_sent();
+  ASSERT_EQ(first.size(), 1U);
+  const auto& wanted = std::get<chain::Unadapted>(first[0]);
+  const auto parts = messages_of(adapter, adapter.parameters().values_P(), wanted.adapter,
+                                 chain::kAdapterVersion, wanted.layers);
+  ASSERT_EQ(parts.size(), 1U);
+  adapters.put(std::get<chain::Adapt>(chain::decode(chain::encode(parts[0]))));
+  while (!engine.is_idle()) engine.read(now_);
+  const auto second = engine.take_sent();
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<chain::Output>(second[0]));
 }
 
 TEST_F(BlockEngineTest, OrdersByARouteThatIsNoMoreAreCheckedAsWell) {

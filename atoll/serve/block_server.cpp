@@ -19,6 +19,7 @@ namespace {
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr Duration kBetweenOffers = std::chrono::milliseconds(500);
 constexpr size_t kMaxJobsBytes = size_t{256} << 20;
+constexpr size_t kMaxLessonsBytes = size_t{1} << 30;  // While a layer of one is read.
 
 /// A server has to know the others of its model.
 chain::DirectoryPostOptions watching(chain::DirectoryPostOptions options,
@@ -235,6 +236,10 @@ void BlockServer::handle(const net::Event& event) {
   const auto line = std::visit([](const auto& any) { return any.connection; }, event);
   if (post_.owns(line)) return post_.handle(event, clock_.now());
   lines_.note(event);
+  if (std::holds_alternative<net::Writable>(event)) {  // Lessons may have waited for that.
+    const MutexLock lock(mutex_);
+    arrived_.notify_all();
+  }
   if (const auto* opened = std::get_if<net::Opened>(&event)) {
     if (!opened->inbound) return;
     callers_[line] = {.plane = opened->plane, .peer = {}};
@@ -356,14 +361,16 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
     throw InputError(fmt::format("that is not for it to say: {}", chain::kind_name(message)));
   }
   const MutexLock lock(mutex_);
-  jobs_bytes_ += bytes;
-  if (jobs_bytes_ > kMaxJobsBytes) throw InputError("more rows come than are read");
   if (is_of_lessons(message)) {
+    lessons_bytes_ += bytes;
+    if (lessons_bytes_ > kMaxLessonsBytes) throw InputError("more of lessons comes than is read");
     lessons_.emplace_back([message = std::move(message)](BlockTrainer& trainer) mutable {
       trainer.hear(std::move(message));
     });
     return arrived_.notify_all();
   }
+  jobs_bytes_ += bytes;
+  if (jobs_bytes_ > kMaxJobsBytes) throw InputError("more rows come than are read");
   jobs_.emplace_back([message = std::move(message), now = clock_.now()](
                          BlockEngine& engine) mutable { engine.hear(std::move(message), now); });
   arrived_.notify_all();

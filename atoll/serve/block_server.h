@@ -112,6 +112,7 @@ class BlockServer {
   void send_to(const std::string& address, const chain::Message& message);
   void take_restored(const chain::Restore& order, chain::Span pages_layers, FoundChunks found);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
+  std::set<uint64_t> full_gateways() const ATOLL_REQUIRES(mutex_);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
   std::optional<net::ConnectionId> line_to(std::map<std::string, net::ConnectionId>& lines,
                                            const std::string& address) ATOLL_REQUIRES(mutex_);
@@ -132,6 +133,7 @@ class BlockServer {
   std::vector<std::function<void(BlockEngine&)>> jobs_ ATOLL_GUARDED_BY(mutex_);
   std::vector<std::function<void(BlockTrainer&)>> lessons_ ATOLL_GUARDED_BY(mutex_);
   size_t jobs_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;  // Of their rows.
+  size_t lessons_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
   bool stops_reading_ ATOLL_GUARDED_BY(mutex_) = false;
   std::optional<Loaded> loaded_ ATOLL_GUARDED_BY(mutex_);  // News for the thread that speaks.
   std::string failure_ ATOLL_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "atoll/serve/block_server.h"
@@ -77,28 +78,41 @@ void BlockServer::read(chain::Span layers) {
   }
 }
 
+/// Gateways that have not taken the answers to their lessons yet.
+std::set<uint64_t> BlockServer::full_gateways() const {
+  std::set<uint64_t> full;
+  for (const auto& [gateway, lines] : gateways_) {
+    if (lines_.num_patient(lines.bulk) > 0) full.insert(gateway);
+  }
+  return full;
+}
+
 /// Who is answered goes first: lessons go on, a layer at a time, when there is nothing to read.
+/// That is no pass: a layer of a large micro-batch takes long, and the server does not hang.
 void BlockServer::read_on(BlockEngine& engine, BlockTrainer& trainer) {
   MutexLock lock(mutex_);
+  std::set<uint64_t> full;
   while (true) {
     arrived_.wait(lock, [&]() ATOLL_REQUIRES(mutex_) {
+      full = full_gateways();
       return stops_reading_ || !jobs_.empty() || !lessons_.empty() || !engine.is_idle() ||
-             !trainer.is_idle();
+             trainer.has_work(full);
     });
     if (stops_reading_) return;
     auto jobs = std::exchange(jobs_, {});
     auto lessons = std::exchange(lessons_, {});
     jobs_bytes_ = 0;
+    lessons_bytes_ = 0;
     lock.unlock();
     for (auto& job : jobs) job(engine);
     for (auto& lesson : lessons) lesson(trainer);
-    pass_began_ = ticks(clock_.now());
     if (!engine.is_idle()) {
+      pass_began_ = ticks(clock_.now());
       engine.read(clock_.now());
+      pass_began_ = 0;
     } else {
-      trainer.step();
+      trainer.step(full);
     }
-    pass_began_ = 0;
     num_passes_ = engine.num_passes();
     num_sessions_ = engine.num_sessions();
     for (const chain::Message& message : engine.take_sent()) send(message);
@@ -147,7 +161,13 @@ void BlockServer::take_restored(const chain::Restore& order, chain::Span pages_l
 }
 
 void BlockServer::send(const chain::Message& message) {
-  if (const auto line = line_for(message)) lines_.send(*line, message);
+  const auto line = line_for(message);
+  if (!line) return;
+  if (lesson_of(message)) {
+    lines_.send_patiently(*line, message);
+  } else {
+    lines_.send(*line, message);
+  }
 }
 
 std::optional<net::ConnectionId> BlockServer::line_for(const chain::Message& message) {

@@ -60,7 +60,11 @@ void BlockTrainer::adapt(const chain::Adapt& message) {
   if (message.layers.begin < own.begin || message.layers.end > own.end) {
     return complain(message.adapter, Fault::kNotKept, "an adapter of layers that are not here");
   }
-  adapters_.put(message);
+  // Whose texts wait for it has it sent anew. A lesson says itself that it lacks its adapter.
+  const bool is_of_texts = message.adapter.number >= chain::kFirstAdapter;
+  if (adapters_.put(message) == AdapterShelf::Put::kGone && is_of_texts) {
+    sent_.emplace_back(chain::Unadapted{.adapter = message.adapter, .layers = message.layers});
+  }
 }
 
 void BlockTrainer::take(const chain::LessonRows& message) {
@@ -120,6 +124,9 @@ void BlockTrainer::begin(const chain::Lesson& lesson) {
   }
   Running running{.lesson = lesson, .adapter = none_, .next = layers.begin};
   if (lesson.adapter.number != 0) {
+    if (lesson.adapter.gateway != lesson.lesson.gateway) {
+      throw InputError("a lesson with the adapter of another gateway");
+    }
     running.adapter = adapters_.find(lesson.adapter, layers, lesson.version);
     if (running.adapter == nullptr) {
       return complain(lesson.lesson, Fault::kNotKept, "the adapter is not here, or another one is");
@@ -161,9 +168,21 @@ bool BlockTrainer::keeps_graphs(const chain::Lesson& lesson) const {
          options_.graph_bytes;
 }
 
-void BlockTrainer::step() {
-  if (lessons_.empty()) return;
-  Running& running = lessons_.front();
+/// Its place among the lessons; their number: there is none. One that has begun is not left for
+/// another: only one has its graphs here.
+size_t BlockTrainer::next_of(const std::set<uint64_t>& full) const {
+  auto found = std::ranges::find_if(lessons_, &Running::is_begun);
+  if (found == lessons_.end()) {
+    found = std::ranges::find_if(
+        lessons_, [&](const Running& each) { return !full.contains(each.lesson.lesson.gateway); });
+  }
+  return static_cast<size_t>(found - lessons_.begin());
+}
+
+void BlockTrainer::step(const std::set<uint64_t>& full) {
+  const size_t next = next_of(full);
+  if (next == lessons_.size()) return;
+  Running& running = lessons_[next];
   bool is_over = true;
   try {
     is_over = go_on(running);
@@ -172,7 +191,7 @@ void BlockTrainer::step() {
   }
   if (!is_over) return;
   waiting_bytes_ -= running.bytes;
-  lessons_.pop_front();
+  lessons_.erase(lessons_.begin() + static_cast<std::ptrdiff_t>(next));
 }
 
 /// Whether it is answered.

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,9 +41,10 @@ class BlockTrainer {
   /// Who waits is told to go elsewhere.
   void leave(const std::string& reason);
 
-  bool is_idle() const { return lessons_.empty(); }
-  /// One layer, of the oldest lesson.
-  void step();
+  /// Lessons of gateways that are `full`, whose lines do not take what was answered before, wait.
+  bool has_work(const std::set<uint64_t>& full) const { return next_of(full) != lessons_.size(); }
+  /// One layer, of the oldest lesson that does not wait.
+  void step(const std::set<uint64_t>& full);
   /// What is to be sent, to the gateway of its adapter or lesson.
   std::vector<chain::Message> take_sent() { return std::exchange(sent_, {}); }
 
@@ -60,11 +62,14 @@ class BlockTrainer {
     std::vector<model::KeptLayer> kept;
     at::Tensor gradients_P;
     int64_t bytes = 0;  // Of its rows.
+
+    bool is_begun() const { return next > lesson.layers.begin; }
   };
 
   void adapt(const chain::Adapt& message);
   void take(const chain::LessonRows& message);
   void begin(const chain::Lesson& lesson);
+  size_t next_of(const std::set<uint64_t>& full) const;
   bool go_on(Running& running);
   bool keeps_graphs(const chain::Lesson& lesson) const;
   void send_rows(const Running& running, const at::Tensor& x_BTC);

@@ -40,6 +40,7 @@ int64_t put_values(const Bytes& bytes, int64_t begin, const at::Tensor& values_P
     throw InputError(
         fmt::format("{} values from {} on, where there are {}", count, begin, values_P.numel()));
   }
+  if (count == 0) return 0;
   std::vector<float> values(static_cast<size_t>(count));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   require_finite(values, "the values of an adapter, or their gradients,");

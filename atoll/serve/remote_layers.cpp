@@ -15,6 +15,7 @@
 #include "atoll/chain/lease.h"
 #include "atoll/chain/route.h"
 #include "atoll/serve/adapter_shelf.h"
+#include "atoll/serve/block_trainer.h"
 #include "atoll/serve/lesson_values.h"
 
 namespace atl::serve {
@@ -22,7 +23,8 @@ namespace {
 
 constexpr Duration kNap = std::chrono::milliseconds(20);
 constexpr size_t kMaxQueuedBytes = size_t{1} << 30;
-constexpr uint64_t kAdapter = 1;  // Its number: there is one.
+/// Of lessons that a server has at once, but for a single one: it has others' as well.
+constexpr int64_t kMaxAskedBytes = int64_t{128} << 20;
 
 }  // namespace
 
@@ -73,9 +75,9 @@ void RemoteLayers::drive(std::vector<Trip>& trips, const model::Adapter& adapter
                          const Turn* turn) {
   note_adapter(adapter);
   adapter_ = &adapter;
-  while (const auto event = inbox_.pop(Duration::zero())) handle(*event, trips);
   while (!std::ranges::all_of(trips, &Trip::is_over)) {
     if (options_.stops()) throw InputError("stopped while layers are with servers");
+    hear_all(trips);
     const Time now = clock_.now();
     if (now >= post_.next_deadline()) post_.tick(now);
     look_after_servers(now, trips);
@@ -84,14 +86,19 @@ void RemoteLayers::drive(std::vector<Trip>& trips, const model::Adapter& adapter
     for (Trip& trip : trips) {
       if (trip.is_over || num_under_way == options_.in_flight) continue;
       ++num_under_way;
-      if (!trip.asked) has_route = go_on(trip, adapter, turn) && has_route;
+      if (!trip.asked) has_route = go_on(trip, trips, turn) && has_route;
     }
     wait_for_servers(has_route, now);
     if (std::ranges::all_of(trips, &Trip::is_over)) break;
     if (const auto event = inbox_.pop(kNap)) handle(*event, trips);
-    if (!failure_.empty()) throw InputError(failure_);
-    if (inbox_.overflowed()) throw InputError("more has come from servers than can be held");
   }
+}
+
+/// All that has come: who has answered is not silent.
+void RemoteLayers::hear_all(std::vector<Trip>& trips) {
+  while (const auto event = inbox_.pop(Duration::zero())) handle(*event, trips);
+  if (!failure_.empty()) throw InputError(failure_);
+  if (inbox_.overflowed()) throw InputError("more has come from servers than can be held");
 }
 
 /// Whatever servers have of another one is old.
@@ -104,19 +111,17 @@ void RemoteLayers::note_adapter(const model::Adapter& adapter) {
 }
 
 /// The next lesson of a micro-batch. False where no server has the layers.
-bool RemoteLayers::go_on(Trip& trip, const model::Adapter& adapter, const Turn* turn) {
+bool RemoteLayers::go_on(Trip& trip, const std::vector<Trip>& trips, const Turn* turn) {
   const auto num_layers = static_cast<int32_t>(model_.num_layers);
   if (!trip.goes_back) {
     if (trip.at == num_layers) {
       trip.is_over = turn == nullptr;
       if (trip.is_over) return true;
-      trip.dy_BTC = (*turn)(trip.index, trip.inputs_BTC.at(num_layers));
-      trip.inputs_BTC.erase(num_layers);
-      trip.goes_back = true;
+      turn_back(trip, *turn);
     } else {
       const auto hop = next_hop(trip.at, num_layers, trip);
       if (!hop) return false;
-      ask(trip, *hop, false, adapter);
+      ask(trip, *hop, false, trips);
       return true;
     }
   }
@@ -130,8 +135,22 @@ bool RemoteLayers::go_on(Trip& trip, const model::Adapter& adapter, const Turn* 
   const int32_t begin = std::prev(trip.inputs_BTC.lower_bound(trip.at))->first;
   const auto hop = next_hop(begin, trip.at, trip);
   if (!hop) return false;
-  ask(trip, *hop, hop->layers.end == trip.at, adapter);
+  ask(trip, *hop, hop->layers.end == trip.at, trips);
   return true;
+}
+
+/// Nobody listens meanwhile: whatever that takes, no server was silent for so long.
+void RemoteLayers::turn_back(Trip& trip, const Turn& turn) {
+  const auto num_layers = static_cast<int32_t>(model_.num_layers);
+  const Time begin = clock_.now();
+  trip.dy_BTC = turn(trip.index, trip.inputs_BTC.at(num_layers));
+  trip.inputs_BTC.erase(num_layers);
+  trip.goes_back = true;
+  const Duration took = clock_.now() - begin;
+  for (auto& [address, server] : servers_) {
+    server.heard += took;
+    server.answered += took;
+  }
 }
 
 std::vector<chain::Candidate> RemoteLayers::candidates() const {
@@ -168,52 +187,87 @@ std::optional<chain::Hop> RemoteLayers::next_hop(int32_t begin, int32_t end, con
   return part->front();
 }
 
+int64_t RemoteLayers::Asked::bytes() const {
+  return made_BTC.numel() * static_cast<int64_t>(sizeof(float)) * (goes_back ? 2 : 1);
+}
+
+/// Whether that would be more than it is asked for at once.
+bool RemoteLayers::is_busy(const std::string& address, int64_t bytes,
+                           const std::vector<Trip>& trips) {
+  int64_t before = 0;
+  for (const Trip& trip : trips) {
+    if (trip.asked && trip.asked->address == address) before += trip.asked->bytes();
+  }
+  return before > 0 && before + bytes > kMaxAskedBytes;
+}
+
+/// Or not yet, where it has much to do.
 void RemoteLayers::ask(Trip& trip, const chain::Hop& hop, bool goes_back,
-                       const model::Adapter& adapter) {
+                       const std::vector<Trip>& trips) {
   const at::Tensor& x_BTC = trip.inputs_BTC.at(hop.layers.begin);
+  Asked asked{.number = num_lessons_ + 1,
+              .address = hop.address,
+              .layers = hop.layers,
+              .goes_back = goes_back,
+              .made_BTC = at::empty_like(x_BTC)};
+  if (asked.bytes() > BlockTrainerOptions{}.waiting_bytes) {
+    throw InputError(
+        fmt::format("a micro-batch of {} rows of {} tokens is more than servers hold; "
+                    "give a lower train.micro_batch_rows",
+                    x_BTC.size(0), x_BTC.size(1)));
+  }
+  if (is_busy(hop.address, asked.bytes(), trips)) return;
   Server& server = call(hop.address);
-  const Time now = clock_.now();
   // It had nothing to say before.
-  server.heard = std::max(server.heard, now);
-  const bool is_prompt = adapter.config().is_prompt();
-  if (!is_prompt) send_adapter(server, hop.layers, adapter);
-  trip.asked = Asked{.number = ++num_lessons_,
-                     .address = hop.address,
-                     .layers = hop.layers,
-                     .goes_back = goes_back,
-                     .made_BTC = at::empty_like(x_BTC)};
+  server.heard = std::max(server.heard, clock_.now());
+  server.answered = std::max(server.answered, clock_.now());
+  // Of a soft prompt no layer has a part; of others some have none.
+  const bool is_adapted = places_of(hop.layers).second > 0;
+  if (is_adapted) send_adapter(server, hop.layers);
+  ++num_lessons_;
   const chain::SessionId id{.gateway = gateway_, .number = num_lessons_};
   const auto send_rows = [&](const at::Tensor& values_BTC, bool is_gradient) {
     for (chain::Rows& rows : rows_of(values_BTC, options_.precision)) {
-      lines_.send(
+      lines_.send_patiently(
           server.line,
           chain::LessonRows{.lesson = id, .is_gradient = is_gradient, .rows = std::move(rows)});
     }
   };
   send_rows(x_BTC, false);
   if (goes_back) send_rows(trip.dy_BTC, true);
-  lines_.send(server.line,
-              chain::Lesson{.lesson = id,
-                            .adapter = {.gateway = gateway_, .number = is_prompt ? 0 : kAdapter},
-                            .version = version_,
-                            .layers = hop.layers,
-                            .goes_back = goes_back,
-                            .num_texts = static_cast<uint32_t>(x_BTC.size(0)),
-                            .num_tokens = static_cast<uint32_t>(x_BTC.size(1)),
-                            .precision = options_.precision});
+  lines_.send_patiently(
+      server.line,
+      chain::Lesson{.lesson = id,
+                    .adapter = {.gateway = gateway_, .number = is_adapted ? kAdapter : 0},
+                    .version = version_,
+                    .layers = hop.layers,
+                    .goes_back = goes_back,
+                    .num_texts = static_cast<uint32_t>(x_BTC.size(0)),
+                    .num_tokens = static_cast<uint32_t>(x_BTC.size(1)),
+                    .precision = options_.precision});
+  trip.asked = std::move(asked);
 }
 
-void RemoteLayers::send_adapter(Server& server, chain::Span layers, const model::Adapter& adapter) {
+void RemoteLayers::send_adapter(Server& server, chain::Span layers) {
+  const int64_t bytes = places_of(layers).second * static_cast<int64_t>(sizeof(float));
+  if (bytes > AdapterShelfOptions{}.num_bytes) {
+    throw InputError(
+        fmt::format("the adapter's part of {} has {} bytes and servers hold {}; give a lower "
+                    "adapter.rank or fewer adapter.targets, or have servers with fewer layers",
+                    chain::text_of(layers), bytes, AdapterShelfOptions{}.num_bytes));
+  }
   if (!server.adapted.insert(layers).second) return;
   const chain::SessionId id{.gateway = gateway_, .number = kAdapter};
-  for (const chain::Adapt& part : messages_of(adapter, sent_P_, id, version_, layers)) {
-    lines_.send(server.line, part);
+  for (const chain::Adapt& part : messages_of(*adapter_, sent_P_, id, version_, layers)) {
+    lines_.send_patiently(server.line, part);
   }
 }
 
 /// All of its answer is here.
 void RemoteLayers::take_answer(Trip& trip) {
   const Asked asked = *std::exchange(trip.asked, std::nullopt);
+  trip.fails_since.reset();
+  servers_.at(asked.address).num_forgotten = 0;
   if (!asked.goes_back) {
     trip.inputs_BTC[asked.layers.end] = asked.made_BTC;
     if (!trip.goes_back) trip.at = asked.layers.end;

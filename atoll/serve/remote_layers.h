@@ -51,8 +51,8 @@ class RemoteLayers final : public train::FrozenLayers {
                const net::TransportFactory& make_transport, const Clock& clock);
   ~RemoteLayers() override;
 
-  /// Throw InputError: no servers have the layers for too long, or what a server makes is not
-  /// finite, or damaged.
+  /// Throw InputError: no servers have the layers for too long, or all fail again and again; what a
+  /// server makes is not finite, or damaged; a micro-batch or an adapter is more than servers take.
   std::vector<at::Tensor> learn(std::span<const at::Tensor> inputs_BTC,
                                 const model::Adapter& adapter, const Turn& turn) override;
   at::Tensor read(const at::Tensor& x_BTC, const model::Adapter& adapter) override;
@@ -69,6 +69,8 @@ class RemoteLayers final : public train::FrozenLayers {
     at::Tensor made_BTC;
     int64_t num_rows = 0;  // That have come.
     int64_t num_values = 0;
+
+    int64_t bytes() const;  // That the server holds for it.
   };
   /// A micro-batch on its way.
   struct Trip {
@@ -79,11 +81,13 @@ class RemoteLayers final : public train::FrozenLayers {
     at::Tensor dy_BTC;
     at::Tensor gradients_P;
     std::optional<Asked> asked;
+    std::optional<Time> fails_since;  // Without an answer since then.
     bool is_over = false;
   };
   struct Server {
     net::ConnectionId line = 0;
     Time heard{};
+    Time answered{};  // A lesson, or some of it was taken; or it was asked.
     Time pinged{};
     std::set<chain::Span> adapted;  // Spans whose adapter is there, as it is now.
     int64_t num_forgotten = 0;      // How often it was not.
@@ -91,23 +95,31 @@ class RemoteLayers final : public train::FrozenLayers {
 
   void drive(std::vector<Trip>& trips, const model::Adapter& adapter, const Turn* turn);
   void note_adapter(const model::Adapter& adapter);
-  bool go_on(Trip& trip, const model::Adapter& adapter, const Turn* turn);
+  void hear_all(std::vector<Trip>& trips);
+  bool go_on(Trip& trip, const std::vector<Trip>& trips, const Turn* turn);
+  void turn_back(Trip& trip, const Turn& turn);
   std::optional<chain::Hop> next_hop(int32_t begin, int32_t end, const Trip& trip);
   std::vector<chain::Candidate> candidates() const;
-  void ask(Trip& trip, const chain::Hop& hop, bool goes_back, const model::Adapter& adapter);
-  void send_adapter(Server& server, chain::Span layers, const model::Adapter& adapter);
+  static bool is_busy(const std::string& address, int64_t bytes, const std::vector<Trip>& trips);
+  void ask(Trip& trip, const chain::Hop& hop, bool goes_back, const std::vector<Trip>& trips);
+  void send_adapter(Server& server, chain::Span layers);
   Server& call(const std::string& address);
   void handle(const net::Event& event, std::vector<Trip>& trips);
   void hear(const std::string& address, const chain::Message& message, std::vector<Trip>& trips);
   void hear_trouble(const std::string& address, const chain::Trouble& trouble,
                     std::vector<Trip>& trips);
-  static void take_answer(Trip& trip);
+  void hear_rows(Asked& asked, const chain::LessonRows& rows) const;
+  void hear_values(Trip& trip, const chain::LessonValues& values) const;
+  void take_answer(Trip& trip);
   std::pair<int64_t, int64_t> places_of(chain::Span layers) const;
   std::string objection_to(const std::string& address, const net::Opened& opened) const;
   void lose(const std::string& address, const std::string& reason, std::vector<Trip>& trips);
+  void note_failure(Trip& trip, const std::string& address, const std::string& reason);
   void look_after_servers(Time now, std::vector<Trip>& trips);
   void wait_for_servers(bool has_route, Time now);
   static Trip* asked_by(uint64_t number, std::vector<Trip>& trips);
+
+  static constexpr uint64_t kAdapter = 1;  // Its number: there is one.
 
   const weights::ModelConfig model_;
   const RemoteLayersOptions options_;
@@ -122,10 +134,10 @@ class RemoteLayers final : public train::FrozenLayers {
   std::map<std::string, Time> avoided_;  // Until then.
   std::vector<chain::Hop> route_;        // The one that is used, while all of it is there.
   const model::Adapter* adapter_ = nullptr;
-  std::string failure_;   // Why it is of no use to go on.
-  uint64_t version_ = 0;  // Of the adapter.
-  at::Tensor sent_P_;     // Its values then.
-  uint64_t num_lessons_ = 0;
+  std::string failure_;              // Why it is of no use to go on.
+  uint64_t version_ = 0;             // Of the adapter.
+  at::Tensor sent_P_;                // Its values then.
+  uint64_t num_lessons_ = kAdapter;  // Their numbers are others than the adapter's.
   int64_t num_lost_ = 0;
   std::optional<Time> waits_since_;  // For servers.
   Time told_{};

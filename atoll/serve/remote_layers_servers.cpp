@@ -25,7 +25,7 @@ RemoteLayers::Server& RemoteLayers::call(const std::string& address) {
   Server& server = servers_[address];
   if (server.line != 0) return server;
   server.line = lines_.call(address, net::Plane::kBulk);
-  server.heard = clock_.now();
+  server.heard = server.answered = clock_.now();
   addresses_[server.line] = address;
   lines_.send(server.line, chain::Greet{.protocol = chain::kProtocol,
                                         .version = swarm::program_version(),
@@ -52,12 +52,21 @@ void RemoteLayers::handle(const net::Event& event, std::vector<Trip>& trips) {
   } else if (const auto* opened = std::get_if<net::Opened>(&event)) {
     const std::string objection = objection_to(address, *opened);
     if (!objection.empty()) lose(address, objection, trips);
+  } else if (std::holds_alternative<net::Writable>(event)) {  // It takes what it is sent.
+    servers_.at(address).heard = servers_.at(address).answered = clock_.now();
   } else if (const auto* received = std::get_if<net::Received>(&event)) {
     servers_.at(address).heard = clock_.now();
+    std::optional<chain::Message> message;
     try {
-      hear(address, chain::decode(received->frame), trips);
+      message = chain::decode(received->frame);
     } catch (const InputError& error) {
-      lose(address, error.what(), trips);
+      return lose(address, error.what(), trips);
+    }
+    try {
+      hear(address, *message, trips);
+    } catch (const InputError& error) {
+      failure_ = fmt::format("what the server at {} makes of a micro-batch cannot be: {}", address,
+                             error.what());
     }
   }
 }
@@ -84,25 +93,15 @@ void RemoteLayers::hear(const std::string& address, const chain::Message& messag
                         std::vector<Trip>& trips) {
   const auto of = [&](const chain::SessionId& lesson) -> Trip* {
     Trip* const trip = asked_by(lesson.number, trips);
-    return trip != nullptr && trip->asked->address == address ? trip : nullptr;
+    if (trip == nullptr || trip->asked->address != address) return nullptr;
+    servers_.at(address).answered = clock_.now();
+    return trip;
   };
   if (const auto* rows = std::get_if<chain::LessonRows>(&message)) {
-    Trip* const trip = of(rows->lesson);
-    if (trip == nullptr) return;  // Late: it was asked for elsewhere.
-    if (rows->rows.begin != trip->asked->num_rows || rows->rows.precision != options_.precision) {
-      throw InputError("rows that do not follow each other");
-    }
-    put_rows(rows->rows, trip->asked->made_BTC);
-    trip->asked->num_rows = rows->rows.end();
+    // Else late: it was asked for elsewhere.
+    if (Trip* const trip = of(rows->lesson)) hear_rows(*trip->asked, *rows);
   } else if (const auto* values = std::get_if<chain::LessonValues>(&message)) {
-    Trip* const trip = of(values->lesson);
-    if (trip == nullptr) return;
-    const auto [begin, count] = places_of(trip->asked->layers);
-    if (values->begin != trip->asked->num_values) {
-      throw InputError("gradients that do not follow each other");
-    }
-    trip->asked->num_values +=
-        put_values(values->values, values->begin, trip->gradients_P.narrow(0, begin, count));
+    if (Trip* const trip = of(values->lesson)) hear_values(*trip, *values);
   } else if (const auto* learnt = std::get_if<chain::Learnt>(&message)) {
     Trip* const trip = of(learnt->lesson);
     if (trip == nullptr) return;
@@ -119,13 +118,35 @@ void RemoteLayers::hear(const std::string& address, const chain::Message& messag
     lose(address, printable(refused->reason), trips);
   } else if (!std::holds_alternative<chain::Greeted>(message) &&
              !std::holds_alternative<chain::Pong>(message)) {
-    throw InputError("who trains is not told " + chain::kind_name(message));
+    lose(address, "who trains is not told " + chain::kind_name(message), trips);
   }
+}
+
+void RemoteLayers::hear_rows(Asked& asked, const chain::LessonRows& rows) const {
+  if (rows.rows.begin != asked.num_rows || rows.rows.precision != options_.precision) {
+    throw InputError("rows that do not follow each other");
+  }
+  put_rows(rows.rows, asked.made_BTC);
+  asked.num_rows = rows.rows.end();
+}
+
+void RemoteLayers::hear_values(Trip& trip, const chain::LessonValues& values) const {
+  const auto [begin, count] = places_of(trip.asked->layers);
+  if (!trip.asked->goes_back || values.begin != trip.asked->num_values) {
+    throw InputError("gradients that do not follow each other");
+  }
+  trip.asked->num_values +=
+      put_values(values.values, values.begin, trip.gradients_P.narrow(0, begin, count));
 }
 
 void RemoteLayers::hear_trouble(const std::string& address, const chain::Trouble& trouble,
                                 std::vector<Trip>& trips) {
   const std::string reason = printable(trouble.reason);
+  Trip* const trip = asked_by(trouble.session.number, trips);
+  const bool is_asked = trip != nullptr && trip->asked->address == address;
+  const bool is_of_adapter =
+      trouble.session.number == kAdapter && !servers_.at(address).adapted.empty();
+  if (!is_asked && !is_of_adapter) return;  // Late: it was asked for elsewhere.
   if (trouble.fault == chain::Fault::kBroken || trouble.fault == chain::Fault::kDamaged) {
     failure_ = fmt::format(
         "the server at {} could not read a micro-batch: {}; where it is not the server that is "
@@ -133,16 +154,20 @@ void RemoteLayers::hear_trouble(const std::string& address, const chain::Trouble
         address, reason);
     return;
   }
-  Trip* const trip = asked_by(trouble.session.number, trips);
-  if (trip == nullptr || trip->asked->address != address) return;
-  trip->asked.reset();
+  if (!is_asked) return;  // What is asked with the adapter says what it comes to.
   Server& server = servers_.at(address);
   // It may have forgotten the adapter once; who says so again and again is of no use.
   if (trouble.fault == chain::Fault::kNotKept && ++server.num_forgotten <= kMostForgotten) {
     server.adapted.clear();
+    trip->asked.reset();
     return;
   }
-  lose(address, reason, trips);
+  const bool lacks_memory = trouble.fault == chain::Fault::kNoMemory;
+  lose(address,
+       lacks_memory
+           ? reason + "; a lower train.micro_batch_rows or adapter.in_flight asks less of it"
+           : reason,
+       trips);
 }
 
 /// What it was asked for is asked elsewhere.
@@ -158,6 +183,7 @@ void RemoteLayers::lose(const std::string& address, const std::string& reason,
   for (Trip& trip : trips) {
     if (!trip.asked || trip.asked->address != address) continue;
     trip.asked.reset();
+    note_failure(trip, address, reason);
     ++num_asked;
   }
   if (num_asked == 0) return;
@@ -168,19 +194,34 @@ void RemoteLayers::lose(const std::string& address, const std::string& reason,
                   address, reason, num_asked));
 }
 
+/// Another server may do better; not if none has for long.
+void RemoteLayers::note_failure(Trip& trip, const std::string& address, const std::string& reason) {
+  const Time now = clock_.now();
+  if (!trip.fails_since) trip.fails_since = now;
+  if (now - *trip.fails_since <= options_.patience) return;
+  failure_ = fmt::format(
+      "servers have failed for {} minutes with a micro-batch that they were asked for again and "
+      "again; the last is at {}: {}",
+      options_.patience / std::chrono::minutes(1), address, reason);
+}
+
 void RemoteLayers::look_after_servers(Time now, std::vector<Trip>& trips) {
   std::erase_if(avoided_, [&](const auto& entry) { return entry.second <= now; });
-  std::vector<std::string> silent;
+  std::vector<std::pair<std::string, const char*>> silent;
   for (auto& [address, server] : servers_) {
     const bool is_asked = std::ranges::any_of(
         trips, [&](const Trip& trip) { return trip.asked && trip.asked->address == address; });
     if (!is_asked) continue;
-    if (now - server.heard > options_.silence) silent.push_back(address);
+    if (now - server.heard > options_.silence) {
+      silent.emplace_back(address, "it says nothing");
+    } else if (now - server.answered > options_.patience) {
+      silent.emplace_back(address, "it says that it is there, and answers nothing");
+    }
     if (now - server.pinged < kBetweenPings) continue;
     server.pinged = now;
     lines_.send(server.line, chain::Ping{});
   }
-  for (const std::string& address : silent) lose(address, "it says nothing", trips);
+  for (const auto& [address, reason] : silent) lose(address, reason, trips);
 }
 
 void RemoteLayers::wait_for_servers(bool has_route, Time now) {

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "atoll/base/error.h"
 #include "atoll/serve/block_trainer.h"
@@ -18,6 +19,7 @@
 namespace atl::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
@@ -29,10 +31,10 @@ at::Tensor drawn(std::vector<int64_t> shape, uint64_t stream) {
   return values;
 }
 
-model::Adapter small_adapter() {
+model::Adapter small_adapter(std::vector<std::string> targets = {"q_proj", "v_proj", "down_proj"}) {
   model::Adapter adapter(small_model().config(),
-                         {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "down_proj"}},
-                         {0, 3}, at::kCPU, model::Purpose::kTraining);
+                         {.rank = 2, .alpha = 3, .targets = std::move(targets)}, {0, 3}, at::kCPU,
+                         model::Purpose::kTraining);
   adapter.initialise(1);
   const at::NoGradGuard no_grad;
   adapter.parameters().values_P().add_(drawn({adapter.parameters().values_P().numel()}, 3), 0.1);
@@ -51,7 +53,9 @@ at::Tensor turned(size_t batch, const at::Tensor& y_BTC) {
 
 class RemoteLayersTest : public ChainSwarm {
  protected:
-  std::unique_ptr<RemoteLayers> remote(RemoteLayersOptions options = {}) {
+  /// `seen`: of what it says.
+  std::unique_ptr<RemoteLayers> remote(
+      RemoteLayersOptions options = {}, Change seen = [](chain::Message&) {}) {
     options.post = {
         .coordinator = "coordinator:7", .authority = {}, .tell = {}, .watches = kDigest};
     options.digest = kDigest;
@@ -59,14 +63,26 @@ class RemoteLayersTest : public ChainSwarm {
     options.log = [this](const std::string& line) { log_ += line + '\n'; };
     return std::make_unique<RemoteLayers>(
         small_model().config(), std::move(options),
-        [this](net::Transport::Sink sink) { return network_.make_transport(std::move(sink)); },
+        [this, seen](net::Transport::Sink sink) {
+          return std::make_unique<ChangingTransport>(network_.make_transport(std::move(sink)),
+                                                     seen);
+        },
         clock_);
+  }
+  /// Why it ends.
+  static std::string failure_of(RemoteLayers& layers) {
+    try {
+      gradients(layers);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "it does not fail";
   }
   /// Gradients of inputs, and behind them those of the adapter.
   static std::vector<at::Tensor> gradients(train::FrozenLayers& layers,
                                            const train::FrozenLayers::Turn& turn = turned,
-                                           int num_steps = 1) {
-    const model::Adapter adapter = small_adapter();
+                                           int num_steps = 1,
+                                           const model::Adapter& adapter = small_adapter()) {
     std::vector<at::Tensor> found;
     for (int step = 0; step < num_steps; ++step) {
       found = layers.learn(batches(5), adapter, turn);
@@ -137,18 +153,94 @@ TEST_F(RemoteLayersTest, AdaptersThatServersForgetAreSentAgain) {
                                .reason = "not here"};
     }
   });
-  const auto layers = remote();
+  int num_sent = 0;
+  const auto layers = remote({}, [&num_sent](chain::Message& message) {
+    num_sent += std::holds_alternative<chain::Adapt>(message) ? 1 : 0;
+  });
   expect_equal(gradients(*layers, turned, 2), gradients(local_, turned, 2));
+  EXPECT_GE(num_sent, 3);  // Once for each step, and again.
+  EXPECT_EQ(layers->num_lost(), 0);
 }
 
 TEST_F(RemoteLayersTest, NanInAGradientEndsTraining) {
   serve("a", {0, 3}, {}, std::nanf(""));
   const auto layers = remote();
+  EXPECT_THAT(failure_of(*layers), HasSubstr("could not read a micro-batch"));
+}
+
+TEST_F(RemoteLayersTest, AServerWhoseAnswersAreNotFiniteEndsTrainingWithItsName) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    auto* const rows = std::get_if<chain::LessonRows>(&message);
+    if (rows != nullptr) std::ranges::fill(rows->rows.rows_TC, std::byte{0xff});
+  });
+  const auto layers = remote();
+  EXPECT_THAT(failure_of(*layers), HasSubstr("what the server at a:"));
+}
+
+TEST_F(RemoteLayersTest, ServersThatFailAgainAndAgainEndTraining) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    const auto* const learnt = std::get_if<chain::Learnt>(&message);
+    if (learnt == nullptr) return;
+    message = chain::Trouble{.session = learnt->lesson,
+                             .epoch = 0,
+                             .fault = chain::Fault::kNoMemory,
+                             .reason = "no room"};
+  });
+  const auto layers = remote({.patience = std::chrono::milliseconds(500)});
+  EXPECT_THAT(failure_of(*layers), AllOf(HasSubstr("again and again"), HasSubstr("no room"),
+                                         HasSubstr("train.micro_batch_rows")));
+  EXPECT_GE(layers->num_lost(), 2);
+}
+
+TEST_F(RemoteLayersTest, AServerThatIsThereAndAnswersNothingDoesNotHoldTraining) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    if (!std::holds_alternative<chain::Greeted>(message)) message = chain::Pong{};
+  });
+  const auto layers = remote({.patience = std::chrono::milliseconds(500)});
+  EXPECT_THAT(failure_of(*layers), HasSubstr("answers nothing"));
+}
+
+TEST_F(RemoteLayersTest, WhatTheTurnTakesIsNoSilenceOfServers) {
+  serve("a", {0, 3});
+  const auto layers = remote({.silence = std::chrono::seconds(1)});
+  const auto slow = [](size_t batch, const at::Tensor& y_BTC) {
+    if (batch == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    return turned(batch, y_BTC);
+  };
+  expect_equal(gradients(*layers, slow), gradients(local_));
+  EXPECT_EQ(layers->num_lost(), 0);
+}
+
+TEST_F(RemoteLayersTest, TroubleAboutWhatWasNotAskedIsNone) {
+  serve("a", {0, 3}, {}, 1, [](chain::Message& message) {
+    if (!std::holds_alternative<chain::Greeted>(message)) return;
+    message = chain::Trouble{.session = {.gateway = 7, .number = 999},
+                             .epoch = 0,
+                             .fault = chain::Fault::kBroken,
+                             .reason = "of another"};
+  });
+  const auto layers = remote();
+  expect_equal(gradients(*layers), gradients(local_));
+}
+
+TEST_F(RemoteLayersTest, LayersWithoutAnyPartOfTheAdapterLearnToo) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  const model::Adapter first = small_adapter({"layers.0.self_attn.q_proj"});
+  const model::Adapter same = small_adapter({"layers.0.self_attn.q_proj"});
+  const auto layers = remote({.patience = std::chrono::seconds(20)});
+  expect_equal(gradients(*layers, turned, 1, first), gradients(local_, turned, 1, same));
+}
+
+TEST_F(RemoteLayersTest, AMicroBatchThatNoServerHoldsIsRefused) {
+  serve("a", {0, 3});
+  const auto layers = remote();
+  const at::Tensor x_BTC = at::empty({1, 1, 24}).fill_(1).expand({1, 6'000'000, 24});
   try {
-    gradients(*layers);
-    FAIL() << "what a server makes is not finite";
+    layers->read(x_BTC, small_adapter());
+    FAIL() << "it has 576 MB";
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("could not read a micro-batch"));
+    EXPECT_THAT(error.what(), HasSubstr("train.micro_batch_rows"));
   }
 }
 
@@ -200,7 +292,7 @@ class BlockTrainerTest : public ::testing::Test {
             .num_tokens = 7};
   }
   std::vector<chain::Message> said() {
-    while (!trainer_.is_idle()) trainer_.step();
+    while (trainer_.has_work({})) trainer_.step({});
     return trainer_.take_sent();
   }
   void expect_fault(chain::Fault fault, const std::string& reason) {
@@ -233,6 +325,29 @@ TEST_F(BlockTrainerTest, AnswersALesson) {
   EXPECT_TRUE(std::holds_alternative<chain::Learnt>(sent[2]));
 }
 
+TEST_F(BlockTrainerTest, LessonsOfWhoTakesNoAnswersWait) {
+  trainer_.hear(adapt());
+  const auto ask = [&](uint64_t gateway, uint64_t number) {
+    chain::Lesson asked = lesson();
+    asked.lesson = {.gateway = gateway, .number = number};
+    asked.adapter.number = 0;
+    asked.goes_back = false;
+    trainer_.hear(
+        chain::LessonRows{.lesson = asked.lesson, .rows = rows_of(drawn({2, 7, 24}, 1), {}).at(0)});
+    trainer_.hear(asked);
+  };
+  ask(1, 5);
+  ask(2, 6);
+  EXPECT_FALSE(trainer_.has_work({1, 2}));
+  trainer_.step({1});
+  EXPECT_TRUE(trainer_.has_work({1, 2}));  // What has begun is brought to its end.
+  while (trainer_.has_work({1})) trainer_.step({1});
+  const auto sent = trainer_.take_sent();
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(std::get<chain::Learnt>(sent[1]).lesson.gateway, 2U);
+  EXPECT_EQ(said().size(), 2U);
+}
+
 TEST_F(BlockTrainerTest, AnAdapterOfAnotherShapeOrRankIsRefused) {
   chain::Adapt more = adapt();
   more.values.resize(more.values.size() + 4);
@@ -241,9 +356,17 @@ TEST_F(BlockTrainerTest, AnAdapterOfAnotherShapeOrRankIsRefused) {
   chain::Adapt large = adapt();
   large.rank = 4096;
   large.targets = {"q_proj"};
+  trainer_.hear(adapt());
   large.begin = 4;
   trainer_.hear(large);
   expect_fault(chain::Fault::kDamaged, "do not follow");
+  large.rank = 8192;
+  large.begin = 0;
+  trainer_.hear(large);
+  expect_fault(chain::Fault::kDamaged, "of rank 8192");
+  large.rank = -1;
+  trainer_.hear(large);
+  expect_fault(chain::Fault::kDamaged, "of rank -1");
   chain::Adapt other = adapt();
   other.targets = {"query"};
   trainer_.hear(other);
@@ -315,12 +438,68 @@ TEST_F(BlockTrainerTest, AdaptersUsedLongestAgoGoFirst) {
     asked.goes_back = false;
     asked.adapter.number = number;
     trainer.hear(asked);
-    while (!trainer.is_idle()) trainer.step();
+    while (trainer.has_work({})) trainer.step({});
     return !std::holds_alternative<chain::Trouble>(trainer.take_sent().at(0));
   };
   EXPECT_FALSE(is_here(1));
   EXPECT_TRUE(is_here(2));
   EXPECT_TRUE(is_here(3));
+}
+
+TEST_F(BlockTrainerTest, AdaptersThatAreStillComingStayLonger) {
+  const auto bytes = static_cast<int64_t>(adapt().values.size());
+  AdapterShelf adapters(small_model(), {.num_bytes = 2 * bytes});
+  const auto put = [&](uint64_t number, int64_t begin, int64_t end) {
+    chain::Adapt part = adapt();
+    part.adapter.number = number;
+    part.begin = begin;
+    const auto place = [](int64_t value) { return static_cast<std::ptrdiff_t>(4 * value); };
+    part.values = {part.values.begin() + place(begin), part.values.begin() + place(end)};
+    return adapters.put(part);
+  };
+  using Put = AdapterShelf::Put;
+  const int64_t all = bytes / 4;
+  put(1, 0, 8);
+  put(2, 0, all);
+  put(3, 0, all);
+  EXPECT_FALSE(adapters.has({.gateway = 1, .number = 2}, {0, 3}, 1));
+  EXPECT_TRUE(adapters.has({.gateway = 1, .number = 3}, {0, 3}, 1));
+  EXPECT_EQ(put(1, 8, all), Put::kKept);
+  EXPECT_TRUE(adapters.has({.gateway = 1, .number = 1}, {0, 3}, 1));
+  // Where all are, the one that came longest ago is needed anew, which is said once.
+  for (const uint64_t number : {4, 5, 6}) put(number, 0, 8);
+  EXPECT_EQ(put(4, 8, 16), Put::kGone);
+  EXPECT_EQ(put(4, 16, all), Put::kStray);
+  EXPECT_EQ(put(5, 8, all), Put::kKept);
+}
+
+TEST_F(BlockTrainerTest, WhoseTextsLoseAnAdapterThatIsComingIsAskedAgain) {
+  AdapterShelf adapters(small_model(), {.num_adapters = 1});
+  BlockTrainer trainer(small_model(), adapters, {});
+  const auto hear = [&](uint64_t number, int64_t begin) {
+    chain::Adapt part = adapt();
+    part.adapter.number = number;
+    part.begin = begin;
+    part.values.resize(32);
+    trainer.hear(part);
+  };
+  for (const uint64_t number : {chain::kFirstAdapter, chain::kFirstAdapter + 1}) hear(number, 0);
+  for (const int64_t begin : {8, 16}) hear(chain::kFirstAdapter, begin);
+  const auto sent = trainer.take_sent();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(std::get<chain::Unadapted>(sent[0]).adapter.number, chain::kFirstAdapter);
+}
+
+TEST_F(BlockTrainerTest, ALessonNamesNoOthersAdapter) {
+  chain::Adapt others = adapt();
+  others.adapter.gateway = 2;
+  trainer_.hear(others);
+  send_rows(false);
+  send_rows(true);
+  chain::Lesson asked = lesson();
+  asked.adapter = others.adapter;
+  trainer_.hear(asked);
+  expect_fault(chain::Fault::kDamaged, "another gateway");
 }
 
 }  // namespace

@@ -131,6 +131,14 @@ void check(const AdapterConfig& adapter) {
   if (adapter.targets.empty()) refuse("without target modules changes nothing");
 }
 
+void require_takes_prompt(const ModelConfig& model) {
+  const bool has_learned = model.rotary_size() == 0;
+  if (!has_learned && model.embedding_multiplier == 1) return;
+  throw UsageError(
+      fmt::format("soft prompts are not supported for models with {}; train --adapter lora",
+                  has_learned ? "learned positions" : "a factor of the embedding"));
+}
+
 std::vector<ParameterSpec> adapter_specs(const ModelConfig& model, const AdapterConfig& adapter,
                                          int64_t begin, int64_t end) {
   check(adapter);

@@ -68,6 +68,10 @@ std::vector<ParameterSpec> adapter_specs(const ModelConfig& model, const Adapter
 /// Throws UsageError saying which of its sizes cannot be.
 void check(const AdapterConfig& adapter);
 
+/// Throws UsageError where PEFT would read a soft prompt otherwise: there positions that are
+/// learned, and a factor of the embedding, are the prompt's as well.
+void require_takes_prompt(const ModelConfig& model);
+
 /// The text of adapter_config.json.
 std::string to_adapter_config(const ModelConfig& model, const AdapterConfig& adapter);
 /// Throws InputError naming `file`: what is no LoRA, or one with parts that are not supported here.

@@ -6,10 +6,12 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
+#include "atoll/base/name.h"
 #include "atoll/codec/float_bits.h"
 #include "atoll/weights/adapter.h"
 #include "atoll/weights/checkpoint.h"
@@ -24,20 +26,45 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Keys by which PEFT makes something of LoRA that is not computed here; each is absent, null,
-/// false, empty or "none" where it does not.
-constexpr std::array<const char*, 16> kOtherKinds = {"use_dora",          "rank_pattern",
-                                                     "alpha_pattern",     "modules_to_save",
-                                                     "lora_bias",         "layer_replication",
-                                                     "megatron_config",   "layers_to_transform",
-                                                     "use_qalora",        "exclude_modules",
-                                                     "target_parameters", "trainable_token_indices",
-                                                     "layers_pattern",    "alora_invocation_tokens",
-                                                     "corda_config",      "bias"};
+/// Keys of PEFT's LoRA that are read here, or change nothing of what it computes. Any other one may
+/// make something else of it: it is to be null, false, empty or "none".
+constexpr std::array<std::string_view, 19> kKnownKeys = {
+    "peft_type",          "r",
+    "lora_alpha",         "use_rslora",
+    "target_modules",     "base_model_name_or_path",
+    "init_lora_weights",  "task_type",
+    "inference_mode",     "fan_in_fan_out",
+    "lora_dropout",       "auto_mapping",
+    "revision",           "peft_version",
+    "megatron_core",      "eva_config",
+    "qalora_group_size",  "runtime_config",
+    "ensure_weight_tying"};
+
+/// Ways to begin that leave the model's own weights as they are. Others (PiSSA, OLoRA, CorDA,
+/// LoftQ) take from those what the adapter begins with, and it fits no other model.
+constexpr std::array<std::string_view, 3> kPlainBeginnings = {"gaussian", "orthogonal", "eva"};
 
 bool is_off(const json& value) {
-  return value.is_null() || value == false || value == "none" ||
+  return value.is_null() || value == false || value == "none" || value == "" ||
          (value.is_structured() && value.empty());
+}
+
+void require_plain(const json& in, const HfReader& reader) {
+  for (const auto& [key, value] : in.items()) {
+    if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end() || is_off(value)) continue;
+    reader.fail(fmt::format("{} = {} is not supported; only plain LoRA is", printable(key),
+                            value.dump().substr(0, 60)));
+  }
+  const json* const begin = reader.find("init_lora_weights");
+  if (begin == nullptr || begin->is_boolean()) return;
+  const bool is_plain =
+      begin->is_string() &&
+      std::ranges::find(kPlainBeginnings, begin->get<std::string>()) != kPlainBeginnings.end();
+  if (is_plain) return;
+  reader.fail(
+      fmt::format("init_lora_weights = {} is not supported: such an adapter belongs to other "
+                  "weights than the model's; have PEFT convert it to plain LoRA",
+                  begin->dump().substr(0, 60)));
 }
 
 std::vector<std::string> targets_in(const HfReader& reader) {
@@ -74,15 +101,18 @@ fs::path newest_adapter(const fs::path& run) {
   return found.empty() ? fs::path() : std::ranges::min(found).second;
 }
 
+void require_shape(const SafetensorsFile& file, const ParameterSpec& spec) {
+  const TensorView& tensor = file.at(spec.name);
+  if (tensor.shape == spec.shape) return;
+  throw InputError(fmt::format(
+      "'{}': tensor '{}' has shape [{}], and for this model and rank it "
+      "is [{}]; is it an adapter of another model?",
+      file.path().string(), spec.name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")));
+}
+
 void take(const SafetensorsFile& file, const ParameterSpec& spec, std::vector<float>& values_P) {
   const TensorView& tensor = file.at(spec.name);
   const std::string place = file.path().string();
-  if (tensor.shape != spec.shape) {
-    throw InputError(
-        fmt::format("'{}': tensor '{}' has shape [{}], and for this model and rank it "
-                    "is [{}]; is it an adapter of another model?",
-                    place, spec.name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")));
-  }
   const std::span values(values_P.data() + spec.offset, static_cast<size_t>(spec.size));
   copy_as_f32(tensor, values, place);
   if (!std::ranges::all_of(values, codec::is_finite)) {
@@ -134,13 +164,7 @@ AdapterConfig from_adapter_config(std::string_view text, const std::string& file
     if (adapter.rank < 1) reader.fail(fmt::format("r = {} is no rank", adapter.rank));
     adapter.alpha = reader.real("lora_alpha", 8);
     adapter.scales_by_root = reader.flag("use_rslora", false);
-    for (const char* const key : kOtherKinds) {
-      const json* const value = reader.find(key);
-      if (value != nullptr && !is_off(*value)) {
-        reader.fail(fmt::format("{} = {} is not supported; only plain LoRA is", key,
-                                value->dump().substr(0, 60)));
-      }
-    }
+    require_plain(in, reader);
     adapter.targets = targets_in(reader);
   } else {
     reader.fail(fmt::format("peft_type is '{}'; LORA and PROMPT_TUNING are supported", kind));
@@ -184,6 +208,8 @@ StoredAdapter load_adapter(const fs::path& path, const ModelConfig& model) {
   }
   const SafetensorsFile file(folder / kAdapterFile);
   if (Manifest::exists(folder)) Manifest(folder).check_tensors(kAdapterFile, file);
+  // Before there is memory for them: the file says what their number is.
+  for (const ParameterSpec& spec : specs) require_shape(file, spec);
   adapter.values_P.resize(static_cast<size_t>(specs.back().offset + specs.back().size));
   std::set<std::string> known;
   for (const ParameterSpec& spec : specs) {

@@ -125,6 +125,17 @@ TEST(Adapter, PickleIsRefused) {
   EXPECT_THAT(refusal(folder / "none"), HasSubstr("holds no adapter"));
 }
 
+TEST(Adapter, SoftPromptsAreForModelsThatReadThemAsPeftDoes) {
+  for (const ModelConfig& config : varieties()) {
+    const bool is_refused = config.architecture == "gpt2" || config.embedding_multiplier != 1;
+    if (is_refused) {
+      EXPECT_THROW(require_takes_prompt(config), UsageError) << config.architecture;
+    } else {
+      EXPECT_NO_THROW(require_takes_prompt(config)) << config.architecture;
+    }
+  }
+}
+
 TEST(Adapter, OfAnotherKindIsRefused) {
   const auto refused = [](const std::string& keys) -> std::string {
     try {
@@ -136,6 +147,12 @@ TEST(Adapter, OfAnotherKindIsRefused) {
     return {};
   };
   EXPECT_EQ(refused(R"(, "lora_alpha": 8, "bias": "none", "modules_to_save": null)"), "");
+  EXPECT_EQ(refused(R"(, "init_lora_weights": true, "megatron_core": "megatron.core", "new": {})"),
+            "");
+  EXPECT_EQ(refused(R"(, "init_lora_weights": "gaussian", "qalora_group_size": 16)"), "");
+  EXPECT_THAT(refused(R"(, "init_lora_weights": "pissa_niter_4")"), HasSubstr("pissa_niter_4"));
+  EXPECT_THAT(refused(R"(, "init_lora_weights": "olora")"), HasSubstr("init_lora_weights"));
+  EXPECT_THAT(refused(R"(, "of_tomorrow": 3)"), HasSubstr("of_tomorrow"));
   EXPECT_THAT(refused(R"(, "use_dora": true)"), HasSubstr("use_dora"));
   EXPECT_THAT(refused(R"(, "rank_pattern": {"q_proj": 8})"), HasSubstr("rank_pattern"));
   EXPECT_THAT(refused(R"(, "bias": "all")"), HasSubstr("bias"));

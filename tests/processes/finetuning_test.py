@@ -36,7 +36,11 @@ def lora(name, *words, code=0, steps=12):
 class FinetuningTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        run("train", "--run", ROOT / "base", "--data", STORE, "--train.steps=3", "--train.batch_rows=2", "--train.sequence_length=32",
+        cls.make_base("base")
+
+    @staticmethod
+    def make_base(name, *words):
+        run("train", "--run", ROOT / name, "--data", STORE, *words, "--train.steps=3", "--train.batch_rows=2", "--train.sequence_length=32",
             "--train.eval_rows=2", "--train.threads=1", "--json", *(f"--model.{key}={value}" for key, value in SHAPE.items()))
 
     def test_through_servers_that_die_it_learns_the_same_bits(self):
@@ -96,7 +100,13 @@ class FinetuningTest(unittest.TestCase):
         for path in newest.iterdir():
             path.unlink()
         newest.rmdir()
-        self.assertEqual(run("train", "--run", ROOT / "whole", "--json")["digest"], whole["digest"])
+        begin = ROOT / "whole" / "checkpoints" / "step-00000006" / "state.json"
+        written = begin.stat().st_mtime_ns
+        self.make_base("another", "--train.seed=7")
+        self.assertIn("of another model than that of --frozen", run("train", "--run", ROOT / "whole", "--frozen", ROOT / "another", code=1))
+        self.assertEqual(run("train", "--run", ROOT / "whole", "--frozen", ROOT / "base", "--json")["digest"], whole["digest"])
+        self.assertTrue(newest.exists())
+        self.assertEqual(begin.stat().st_mtime_ns, written)  # It went on from there, and did not begin anew.
 
     def test_islands_agree_on_an_adapter(self):
         found = lora("islands", "--islands", 2, "--sync.sync_every=4", steps=8)
