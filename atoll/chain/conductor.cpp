@@ -227,6 +227,7 @@ std::optional<Conductor::Arrived> Conductor::output(const std::string& address,
     return std::nullopt;
   }
   count_served(session, end - session.num_done);
+  note_reading(session, end, now);
   session.num_done = end;
   session.since = now;
   if (end > session.most_done) {

@@ -295,6 +295,9 @@ class Conductor {
                       std::vector<size_t> resenders, Time now);
   double seconds_to_read(const Session& session, const std::pair<size_t, size_t>& run,
                          int64_t num_positions) const;
+  double said_to_read(const Session& session, const std::pair<size_t, size_t>& run,
+                      int64_t num_positions) const;
+  void note_reading(const Session& session, int64_t end, Time now);
   double seconds_to_restore(const Hop& hop, const std::vector<std::string>& holders,
                             int64_t num_positions) const;
   void end_restoring(Key key, Session& session, Time now);
@@ -337,6 +340,8 @@ class Conductor {
   std::map<std::string, std::string> liars_;
   Time last_tick_{};
   std::optional<Time> last_whole_;  // When all layers were served.
+  /// What reading took, of what servers say, for each kSlownessTokens of a text's positions.
+  std::vector<double> slowness_;
   std::vector<Action> actions_;
 };
 

@@ -14,6 +14,11 @@ constexpr size_t kMostHolders = 3;
 constexpr double kRoundTrips = 4;
 constexpr Duration kGrace = std::chrono::milliseconds(500);
 constexpr double kLongest = 60;  // Seconds.
+constexpr int64_t kSlownessTokens = 512;
+constexpr int64_t kLeastNoted = 64;  // Tokens: fewer say little of many.
+constexpr int64_t kMostNoted = 1 << 20;
+constexpr double kQuickest = 0.1, kSlowest = 100;
+constexpr double kNewest = 0.3;  // Its share.
 
 int32_t whole_ms(double of_seconds) {
   return static_cast<int32_t>(std::min(of_seconds, 1e6) * 1e3);
@@ -75,9 +80,36 @@ void Conductor::keep_chunks(Key key, Session& session, Time now) {
   }
 }
 
-/// Its servers side by side, each as soon as the one before it has something for it.
+/// What servers say is of short texts and of servers without others; what is far behind in a text
+/// attends to more, and is read more slowly.
 double Conductor::seconds_to_read(const Session& session, const std::pair<size_t, size_t>& run,
                                   int64_t num_positions) const {
+  double slowness = 0;
+  for (int64_t begin = 0; begin < num_positions; begin += kSlownessTokens) {
+    const auto part = static_cast<size_t>(begin / kSlownessTokens);
+    const double known = slowness_.empty() ? 1 : slowness_[std::min(part, slowness_.size() - 1)];
+    slowness += known * static_cast<double>(std::min(kSlownessTokens, num_positions - begin));
+  }
+  return num_positions <= 0 ? 0
+                            : said_to_read(session, run, num_positions) * slowness /
+                                  static_cast<double>(num_positions);
+}
+
+/// From its last output to one before `end`.
+void Conductor::note_reading(const Session& session, int64_t end, Time now) {
+  const int64_t count = end - session.num_done;
+  const double said = said_to_read(session, {0, session.hops.size()}, count);
+  if (count < kLeastNoted || said <= 0 || end > kMostNoted) return;
+  const double ratio = std::clamp(seconds(now - session.since) / said, kQuickest, kSlowest);
+  const auto part = static_cast<size_t>(session.num_done / kSlownessTokens);
+  while (slowness_.size() <= part)
+    slowness_.push_back(slowness_.empty() ? ratio : slowness_.back());
+  slowness_[part] += kNewest * (ratio - slowness_[part]);
+}
+
+/// Its servers side by side, each as soon as the one before it has something for it.
+double Conductor::said_to_read(const Session& session, const std::pair<size_t, size_t>& run,
+                               int64_t num_positions) const {
   double longest = 0;
   for (size_t i = run.first; i < run.second; ++i) {
     const auto server = servers_.find(session.hops[i].address);

@@ -274,6 +274,20 @@ TEST(Conductor, WhatWasKeptIsNotReadAgain) {
   EXPECT_EQ(world.num_restored(), 2);
 }
 
+TEST(Conductor, HowLongReadingTakesIsLearnt) {
+  SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
+  world.layer_speed = 1e9;  // So they say: nobody would ask for what was kept.
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  const auto prompt = prompt_of(1, 1000);
+  for (const Conductor::Key key : {1, 2}) {
+    world.ask(key, prompt, 1004);
+    world.run_for(std::chrono::minutes(12));
+  }
+  expect_undisturbed(world, {{1, prompt}, {2, prompt}}, 4);
+  EXPECT_EQ(world.num_restored(), 2);
+}
+
 TEST(Conductor, WhatCameRoundedIsForThatTextAlone) {
   SimulatedChain world(5, {.audit_fraction = 1, .kept_tokens = SimulatedChain::kKeptTokens});
   world.add_server("a", {0, 12});
