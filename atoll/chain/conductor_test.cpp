@@ -276,7 +276,7 @@ TEST(Conductor, WhatWasKeptIsNotReadAgain) {
 
 TEST(Conductor, HowLongReadingTakesIsLearnt) {
   SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
-  world.layer_speed = 1e9;  // So they say: nobody would ask for what was kept.
+  world.layer_speed = 6e5;  // So they say: nobody would ask for what was kept.
   world.add_server("a", {0, 6});
   world.add_server("b", {6, 12});
   const auto prompt = prompt_of(1, 1000);
