@@ -15,7 +15,7 @@ constexpr double kRoundTrips = 4;
 constexpr Duration kGrace = std::chrono::milliseconds(500);
 constexpr double kLongest = 60;  // Seconds.
 constexpr int64_t kSlownessTokens = 512;
-constexpr int64_t kLeastNoted = 64;  // Tokens: fewer say little of many.
+constexpr int64_t kLeastNoted = 16;  // Tokens: fewer say little of many.
 constexpr int64_t kMostNoted = 1 << 20;
 constexpr double kQuickest = 0.1, kSlowest = 100;
 constexpr double kNewest = 0.3;  // Its share.
