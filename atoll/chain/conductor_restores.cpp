@@ -17,8 +17,8 @@ constexpr double kLongest = 60;  // Seconds.
 constexpr int64_t kSlownessTokens = 512;
 constexpr int64_t kLeastNoted = 16;  // Tokens: fewer say little of many.
 constexpr int64_t kMostNoted = 1 << 20;
-constexpr double kQuickest = 0.1, kSlowest = 100;
-constexpr double kNewest = 0.3;  // Its share.
+constexpr double kSlowest = 100;  // Times what servers say, which is the quickest.
+constexpr double kNewest = 0.3;   // Its share.
 
 int32_t whole_ms(double of_seconds) {
   return static_cast<int32_t>(std::min(of_seconds, 1e6) * 1e3);
@@ -100,7 +100,7 @@ void Conductor::note_reading(const Session& session, int64_t end, Time now) {
   const int64_t count = end - session.num_done;
   const double said = said_to_read(session, {0, session.hops.size()}, count);
   if (count < kLeastNoted || said <= 0 || end > kMostNoted) return;
-  const double ratio = std::clamp(seconds(now - session.since) / said, kQuickest, kSlowest);
+  const double ratio = std::clamp(seconds(now - session.since) / said, 1.0, kSlowest);
   const auto part = static_cast<size_t>(session.num_done / kSlownessTokens);
   while (slowness_.size() <= part)
     slowness_.push_back(slowness_.empty() ? ratio : slowness_.back());
