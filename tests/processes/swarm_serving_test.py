@@ -545,7 +545,7 @@ class KeptTest(Serving):
 
     def check_found(self, start, count, **more):
         """By a process that has read nothing yet. On a machine that stalls it may seem quicker to read."""
-        for _ in range(3):
+        for _ in range(10):
             found = self.cached(start("found"), **more)
             if found == count:
                 return
@@ -591,7 +591,7 @@ class KeptTest(Serving):
         swarm.serve("a", "0:1", *kept)
         swarm.serve("b", "0:6", *words)
         wanted = {"cached_tokens": 128 * num_chunks, "lossy_tokens": 128 * (num_chunks - 1)}
-        for attempt in range(3):  # On a machine that stalls it may seem quicker to read.
+        for attempt in range(10):  # On a machine that stalls it may seem quicker to read.
             url = self.gateway(f"rounded{attempt}")
             said = self.answered(url, lossy_kv=0)
             details = said["usage"]["prompt_tokens_details"]
