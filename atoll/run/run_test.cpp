@@ -302,7 +302,7 @@ TEST_F(RunTest, AnInvitesSecretIsNotAmongTheSettingsThatAreKept) {
   const RunFolder folder(folder_ / "run");
   folder.save(config);
   const std::string kept = read_file(folder_ / "run" / "config.toml");
-  EXPECT_THAT(kept, HasSubstr("servers = \"10.0.0.1:7070\""));
+  EXPECT_THAT(kept, HasSubstr("servers = '10.0.0.1:7070'"));
   EXPECT_THAT(kept, testing::Not(HasSubstr(config.adapter.servers)));
 }
 
