@@ -123,7 +123,7 @@ def eight_bit(rate):
 
 
 def keep_picture(found):
-    series = {"read anew": [(rate, found["read"]) for rate in RATES], "8-bit": [(rate, eight_bit(rate)) for rate in RATES],
+    series = {"read anew": [(rate, found["read"]) for rate in RATES], "8-bit, bytes alone": [(rate, eight_bit(rate)) for rate in RATES],
               "to the bit": sorted(found["exact"].items()), f"within {WITHIN} s": sorted(found["lossy"].items())}
     (RESULTS / "kv-loading.svg").write_text(scatter.lines_svg(series, "Mbit/s", f"seconds to the first token of {NUM_TOKENS}"))
     (RESULTS / "kv-loading.json").write_text(json.dumps(found | {"commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(),

@@ -81,9 +81,14 @@ def lines_svg(series, x_label, y_label):
     """`series`: {name: [(x > 0, y > 0), ...]}, on logarithmic axes."""
     every = [point for points in series.values() for point in points]
     frame = Frame(decades([x for x, _ in every]), decades([y for _, y in every]), x_label, y_label)
+    labels = []
     for (name, points), colour in zip(series.items(), COLOURS):
         at = [(frame.at_x(x), frame.at_y(y)) for x, y in points]
         frame.out += [line(*one, *two, colour) for one, two in zip(at, at[1:])]
         frame.out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in at]
-        frame.out.append(text(at[-1][0] + 9, at[-1][1] + 4, name, more=f'fill="{colour}"'))
+        labels.append((at[-1][1] + 4, at[-1][0] + 9, name, colour))
+    below = 0.0
+    for y, x, name, colour in sorted(labels):  # None over another.
+        below = max(y, below + 15)
+        frame.out.append(text(x, below, name, more=f'fill="{colour}"'))
     return frame.svg()
