@@ -156,8 +156,8 @@ class Conductor {
   /// as what they share with. Returns how many positions are kept; with 0 it is removed. Gone is to
   /// follow.
   int64_t rest(Key key, Time now);
-  /// One that rests is not kept any more. Gone follows.
-  void forget(Key key) { end_rest(key); }
+  /// Nothing of it is kept any more, nor shared. Of one that rests Gone follows.
+  void forget(Key key);
 
   // ---- What is heard.
   /// All servers of this model that the coordinator knows.
@@ -173,6 +173,8 @@ class Conductor {
   void testimony(const std::string& address, const Testimony& message, Time now);
   void restored(const std::string& address, const Restored& message, Time now);
   void recomputed(const Recomputed& found, Time now);
+  /// That adapter is on its way to that server: its texts do not stand still.
+  void hold(const std::string& address, uint64_t adapter, Time now);
   /// Call it every kTick.
   void tick(Time now);
 
@@ -226,8 +228,8 @@ class Conductor {
     std::vector<Hop> hops;     // Empty: none yet.
     bool is_broken = false;    // Some of its servers are to be replaced.
     bool is_mixed = false;     // Some of it was made by servers that are not in its chain now.
-    /// Positions that it began with rounded: nothing of it is for others, nor is it audited.
-    int64_t num_rounded = 0;
+    int64_t num_rounded = 0;   // Positions that it began with rounded: it is not audited.
+    bool is_private = false;   // Nothing of it is for others, or kept.
     uint32_t epoch = 0;
     uint32_t branch = 0;
     int64_t num_fed = 0;

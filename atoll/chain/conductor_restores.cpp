@@ -53,7 +53,7 @@ std::string Conductor::neighbour_for(const Session& session, size_t hop, Time no
 
 void Conductor::keep_chunks(Key key, Session& session, Time now) {
   const bool is_whole = !session.hops.empty() && !session.is_broken && !session.restoring;
-  if (options_.kept_tokens == 0 || !is_whole || session.num_rounded > 0) return;
+  if (options_.kept_tokens == 0 || !is_whole || session.is_private) return;
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const auto end = static_cast<uint32_t>(num_sure / options_.kept_tokens);
@@ -97,6 +97,10 @@ double Conductor::seconds_to_read(const Session& session, const std::pair<size_t
 
 /// From its last output to one before `end`.
 void Conductor::note_reading(const Session& session, int64_t end, Time now) {
+  // Before the first output there was more to wait for.
+  const int64_t first =
+      session.shares_with == 0 ? session.hops.front().restored : session.text.num_shared;
+  if (session.num_done <= first) return;
   const int64_t count = end - session.num_done;
   const double said = said_to_read(session, {0, session.hops.size()}, count);
   if (count < kLeastNoted || said <= 0 || end > kMostNoted) return;
@@ -283,11 +287,12 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     if (done.begins) {
       session.num_done = session.num_fed;
       session.num_rounded = count_rounded(done, session.num_fed);
+      session.is_private = session.is_private || session.num_rounded > 0;
     }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);
     const bool shares =
-        other != sessions_.end() && session.num_fed == 0 && other->second.num_rounded == 0;
+        other != sessions_.end() && session.num_fed == 0 && !other->second.is_private;
     session.shares_with = shares && !done.begins ? other->second.number : 0;
   }
   feed(key, session);

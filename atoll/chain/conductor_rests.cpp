@@ -18,8 +18,7 @@ int64_t Conductor::rest(Key key, Time now) {
   Session& session = found->second;
   const int64_t num_kept =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
-  if (session.hops.empty() || session.is_broken || num_kept < kLeastShared ||
-      session.num_rounded > 0) {
+  if (session.hops.empty() || session.is_broken || num_kept < kLeastShared || session.is_private) {
     remove(key);
     return 0;
   }
@@ -44,6 +43,12 @@ int64_t Conductor::rest(Key key, Time now) {
     if (waiting.text.num_shared < kLeastShared) waiting.text.shares_with = 0;
   }
   return num_kept;
+}
+
+void Conductor::forget(Key key) {
+  const auto found = sessions_.find(key);
+  if (found != sessions_.end()) found->second.is_private = true;
+  end_rest(key);
 }
 
 void Conductor::end_rest(Key key) {

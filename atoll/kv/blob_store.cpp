@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostPurged = 4096;
 constexpr const char* kLock = "lock";
 constexpr const char* kPart = ".part";  // Ends what is being written.
 
@@ -256,6 +257,7 @@ void BlobStore::remove(const BlobName& name) {
 
 void BlobStore::purge(const Digest& group) {
   const MutexLock lock(mutex_);
+  if (purged_.size() >= kMostPurged) purged_.clear();  // Few are being written.
   purged_[group] = last_version_;
   in_memory_.remove(group);
   on_disk_.remove(group);

@@ -12,7 +12,7 @@
 
 namespace atl::serve {
 
-AdapterShelf::Held AdapterShelf::begun(const chain::Adapt& message) const {
+AdapterShelf::Held AdapterShelf::begun(const chain::Adapt& message) {
   weights::AdapterConfig config{.rank = message.rank,
                                 .alpha = message.alpha,
                                 .scales_by_root = message.scales_by_root,
@@ -24,6 +24,9 @@ AdapterShelf::Held AdapterShelf::begun(const chain::Adapt& message) const {
   const int64_t size = specs.empty() ? 0 : specs.back().offset + specs.back().size;
   if (size > options_.num_bytes / static_cast<int64_t>(sizeof(float))) {
     throw InputError(fmt::format("an adapter of {} values", size));
+  }
+  if (pinned_bytes() > options_.num_bytes) {
+    throw InputError("texts are read by more adapters than there is memory for");
   }
   return {.version = message.version,
           .adapter = std::make_shared<model::Adapter>(model_.config(), std::move(config),
@@ -64,8 +67,20 @@ void AdapterShelf::limit() {
     });
     if (std::ssize(gone_) == options_.num_adapters) gone_.clear();  // Nobody sends so many.
     if (!first->second.is_complete()) gone_.insert(first->first);
+    if (first->second.is_complete()) pinned_.emplace_back(first->second.adapter);
     held_.erase(first);
   }
+}
+
+int64_t AdapterShelf::pinned_bytes() {
+  int64_t bytes = 0;
+  std::erase_if(pinned_, [&](const auto& weak) {
+    const auto adapter = weak.lock();
+    if (adapter != nullptr)
+      bytes += static_cast<int64_t>(adapter->parameters().values_P().nbytes());
+    return adapter == nullptr;
+  });
+  return bytes;
 }
 
 bool AdapterShelf::has(const chain::SessionId& id, chain::Span layers, uint64_t version) const {

@@ -58,14 +58,16 @@ class AdapterShelf {
     int64_t num_values() const { return adapter->parameters().values_P().numel(); }
   };
 
-  Held begun(const chain::Adapt& message) const;
+  Held begun(const chain::Adapt& message);
   void limit();
+  int64_t pinned_bytes();
 
   const model::Model& model_;
   const AdapterShelfOptions options_;
   std::map<Key, Held> held_;
-  std::set<Key> gone_;  // In the middle of their coming.
-  uint64_t clock_ = 0;  // Of uses.
+  std::vector<std::weak_ptr<const model::Adapter>> pinned_;  // Gone, but for texts that have them.
+  std::set<Key> gone_;                                       // In the middle of their coming.
+  uint64_t clock_ = 0;                                       // Of uses.
 };
 
 /// An adapter's values for these layers, as a server is sent them: one message at least, also where

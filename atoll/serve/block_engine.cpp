@@ -22,7 +22,8 @@ using chain::Fault;
 constexpr int64_t kFew = 32;
 constexpr int64_t kPositions = model::KvPool::kPagePositions;
 constexpr int64_t kDrawn = 64;
-constexpr int64_t kPassBytes = int64_t{1} << 20;  // Of orders: they go on in one message.
+constexpr Duration kAskAgain = std::chrono::seconds(20);  // For an adapter that has not come.
+constexpr int64_t kPassBytes = int64_t{1} << 20;          // Of orders: they go on in one message.
 
 chain::SessionId adapter_of(const chain::ServerSession& session) {
   return {.gateway = session.id().gateway, .number = session.adapter()};
@@ -93,6 +94,7 @@ void BlockEngine::hear(chain::Message message, Time now) {
     const auto text = find(rest->session);
     if (text == texts_.end()) return;
     text->session.rest();
+    text->adapter.reset();  // Nothing more is read of it.
     // Those that rest go in the order of their last use.
     texts_.splice(texts_.end(), texts_, text);
     if (std::ssize(texts_) - num_sessions() > options_.max_resting) end_rest();
@@ -278,29 +280,30 @@ bool BlockEngine::is_idle() const {
   });
 }
 
-/// It was asked for, and has not come.
+/// Nor is it on the shelf: its gateway was asked for it.
 bool BlockEngine::lacks_adapter(const Text& text) const {
   const chain::ServerSession& session = text.session;
-  return session.adapter() != 0 && text.asked_for_adapter == session.layers() &&
+  return session.adapter() != 0 && text.adapter == nullptr &&
+         asked_.contains({adapter_of(session), session.layers()}) &&
          !options_.adapters->has(adapter_of(session), session.layers(), chain::kAdapterVersion);
 }
 
-/// Its gateway is asked for it once; one that is here stays with the text.
-bool BlockEngine::waits_for_adapter(Text& text) {
+/// Its gateway is asked for it once, for all texts; one that is here stays with the text.
+bool BlockEngine::waits_for_adapter(Text& text, Time now) {
   const chain::ServerSession& session = text.session;
   const chain::Span layers = session.layers();
   if (session.adapter() == 0 || session.num_unread() == 0) return false;
   const bool is_here = text.adapter != nullptr && text.adapter->layers().begin == layers.begin &&
                        text.adapter->layers().end == layers.end;
   if (is_here) return false;
-  text.adapter = options_.adapters->find(adapter_of(session), layers, chain::kAdapterVersion);
+  const chain::SessionId id = adapter_of(session);
+  text.adapter = options_.adapters->find(id, layers, chain::kAdapterVersion);
   if (text.adapter != nullptr) {
-    text.asked_for_adapter.reset();
+    asked_.erase({id, layers});
     return false;
   }
-  if (text.asked_for_adapter != layers) {
-    text.asked_for_adapter = layers;
-    sent_.emplace_back(chain::Unadapted{.adapter = adapter_of(session), .layers = layers});
+  if (asked_.try_emplace({id, layers}, now).second) {
+    sent_.emplace_back(chain::Unadapted{.adapter = id, .layers = layers});
   }
   return true;
 }
@@ -346,11 +349,11 @@ bool BlockEngine::waits_for_beginning(Text& text) {
 
 /// How much of each session is read next; there is room for that. Where pages run out, texts that
 /// are over go, then the youngest sessions end: their gateways begin them anew, later or elsewhere.
-std::vector<int64_t> BlockEngine::prepare() {
+std::vector<int64_t> BlockEngine::prepare(Time now) {
   while (true) {
     std::vector<int64_t> num_unread;
     for (Text& text : texts_) {
-      if (waits_for_beginning(text) || waits_for_adapter(text)) {
+      if (waits_for_adapter(text, now) || waits_for_beginning(text)) {
         num_unread.push_back(0);
         continue;
       }
@@ -375,13 +378,19 @@ std::vector<int64_t> BlockEngine::prepare() {
   }
 }
 
-void BlockEngine::read(Time now) {
+void BlockEngine::tick(Time now) {
   for (auto text = texts_.begin(); text != texts_.end();) {
-    const bool is_idle = !text->session.rests() && text->session.num_unread() == 0 &&
-                         now - text->heard > options_.idle_patience;
+    const bool waits = text->session.num_unread() == 0 || lacks_adapter(*text);
+    const bool is_idle =
+        !text->session.rests() && waits && now - text->heard > options_.idle_patience;
     text = is_idle ? end(text, Fault::kNotKept, "nobody went on with it") : std::next(text);
   }
-  const std::vector<int64_t> counts = prepare();
+  std::erase_if(asked_, [&](const auto& entry) { return now - entry.second > kAskAgain; });
+}
+
+void BlockEngine::read(Time now) {
+  tick(now);
+  const std::vector<int64_t> counts = prepare(now);
   std::map<chain::Span, std::pair<std::vector<Text*>, std::vector<int64_t>>> passes;
   size_t i = 0;
   for (Text& text : texts_) {

@@ -11,10 +11,12 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/base/clock.h"
@@ -59,6 +61,8 @@ class BlockEngine {
   void leave(const std::string& reason);
 
   bool is_idle() const;
+  /// Texts that nobody goes on with end; what was asked for in vain is asked for again.
+  void tick(Time now);
   /// One pass.
   void read(Time now);
   /// What is to be sent: Work to its first hop's address, all else to its session's gateway.
@@ -82,7 +86,6 @@ class BlockEngine {
     int64_t num_shared = 0;
     /// Null where it has none, or waits for it.
     std::shared_ptr<const model::Adapter> adapter = {};
-    std::optional<chain::Span> asked_for_adapter = {};  // Of those layers.
   };
   using Texts = std::list<Text>;  // The oldest first.
   /// A text in a pass.
@@ -106,10 +109,10 @@ class BlockEngine {
   void complain(const chain::ServerSession& session, chain::Fault fault, std::string reason);
   Texts::iterator end(Texts::iterator text, chain::Fault fault, std::string reason);
   bool end_rest();
-  std::vector<int64_t> prepare();
+  std::vector<int64_t> prepare(Time now);
   bool waits_for_beginning(Text& text);
   bool lacks_adapter(const Text& text) const;
-  bool waits_for_adapter(Text& text);
+  bool waits_for_adapter(Text& text, Time now);
   void pass(chain::Span layers, std::span<Text* const> texts, std::span<const int64_t> counts);
   std::vector<decoding::Order> gather(Text& text, int64_t count,
                                       std::vector<float>& values_TC) const;
@@ -127,6 +130,8 @@ class BlockEngine {
   chain::Witness witness_;
   std::vector<chain::Message> sent_;
   std::vector<KeptPages> kept_;
+  /// Adapters of these layers that gateways were asked for, and when.
+  std::map<std::pair<chain::SessionId, chain::Span>, Time> asked_;
   uint64_t num_passes_ = 0;
 };
 

@@ -173,6 +173,19 @@ TEST_F(BlockEngineTest, ATextWaitsForItsAdapterAndHoldsNobodyUp) {
   next.session.number = 4;
   next.adapter = adapted.adapter;
   EXPECT_TRUE(std::holds_alternative<chain::Output>(heard({next}).at(0)));
+  // Of several texts that wait one asks, also where one begins as another does; and they end.
+  std::vector<chain::Work> waiting;
+  for (uint64_t number = 10; number < 13; ++number) {
+    waiting.push_back(work(0, 40));
+    waiting.back().session.number = number;
+    waiting.back().adapter = chain::kFirstAdapter + 1;
+    waiting.back().shares_with = number == 10 ? 0 : 10;
+    waiting.back().num_shared = number == 10 ? 0 : 35;
+  }
+  EXPECT_EQ(heard(waiting).size(), 1U);
+  EXPECT_TRUE(engine.is_idle());
+  engine.tick(now_ + std::chrono::hours(1));
+  EXPECT_EQ(engine.take_sent().size(), 4U);  // And the one that had gone on.
   // Without a place for adapters such texts are refused.
   adapted.session = kSession;
   expect_fault(adapted, Fault::kNotKept);

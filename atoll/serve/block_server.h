@@ -83,6 +83,8 @@ class BlockServer {
     std::string name;  // By its certificate; empty in the clear.
     net::ConnectionId control = 0;
     net::ConnectionId bulk = 0;
+    size_t num_waiting = 0;  // Bytes of answers to lessons that it has not taken,
+    Time moved{};            // as many since then.
   };
   struct Loaded {
     ReadingSpeed speed;
@@ -112,7 +114,7 @@ class BlockServer {
   void send_to(const std::string& address, const chain::Message& message);
   void take_restored(const chain::Restore& order, chain::Span pages_layers, FoundChunks found);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);
-  std::set<uint64_t> full_gateways() const ATOLL_REQUIRES(mutex_);
+  std::set<uint64_t> full_gateways() ATOLL_REQUIRES(mutex_);
   std::optional<net::ConnectionId> neighbour(const std::string& address) ATOLL_REQUIRES(mutex_);
   std::optional<net::ConnectionId> line_to(std::map<std::string, net::ConnectionId>& lines,
                                            const std::string& address) ATOLL_REQUIRES(mutex_);

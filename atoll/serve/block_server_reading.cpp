@@ -12,7 +12,9 @@ namespace atl::serve {
 namespace {
 
 constexpr double kPassSeconds = 0.5;
-constexpr int64_t kFewestTokens = 16;  // That a pass reads of texts.
+constexpr int64_t kFewestTokens = 16;               // That a pass reads of texts.
+constexpr size_t kMostAnswers = size_t{256} << 20;  // Bytes, to lessons, that nobody has taken.
+constexpr Duration kSilence = std::chrono::minutes(1);
 
 /// Whose answer it is, of those that lessons have.
 std::optional<chain::SessionId> lesson_of(const chain::Message& message) {
@@ -78,13 +80,26 @@ void BlockServer::read(chain::Span layers) {
   }
 }
 
-/// Gateways that have not taken the answers to their lessons yet.
-std::set<uint64_t> BlockServer::full_gateways() const {
+/// Gateways that have not taken the answers to their lessons yet; all, where too much waits in all.
+/// Who takes nothing for long is hung up on.
+std::set<uint64_t> BlockServer::full_gateways() {
+  const Time now = clock_.now();
   std::set<uint64_t> full;
-  for (const auto& [gateway, lines] : gateways_) {
-    if (lines_.num_patient(lines.bulk) > 0) full.insert(gateway);
+  std::set<uint64_t> all;
+  size_t total = 0;
+  for (auto& [gateway, lines] : gateways_) {
+    all.insert(gateway);
+    const size_t bytes = lines_.num_patient(lines.bulk);
+    total += bytes;
+    if (bytes > 0) full.insert(gateway);
+    if (bytes == 0 || bytes != lines.num_waiting) {
+      lines.num_waiting = bytes;
+      lines.moved = now;
+    } else if (now - lines.moved > kSilence) {
+      lines_.close(lines.bulk);
+    }
   }
-  return full;
+  return total > kMostAnswers ? all : full;
 }
 
 /// Who is answered goes first: lessons go on, a layer at a time, when there is nothing to read.
@@ -106,6 +121,7 @@ void BlockServer::read_on(BlockEngine& engine, BlockTrainer& trainer) {
     lock.unlock();
     for (auto& job : jobs) job(engine);
     for (auto& lesson : lessons) lesson(trainer);
+    engine.tick(clock_.now());
     if (!engine.is_idle()) {
       pass_began_ = ticks(clock_.now());
       engine.read(clock_.now());

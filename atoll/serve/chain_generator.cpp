@@ -122,6 +122,7 @@ void ChainGenerator::go_on() {
   give();
   // After what has come was heard: a server that has answered does not hang.
   if (now >= next_tick_) {
+    watch_adapters(now);
     conductor_.tick(now);
     next_tick_ = now + chain::Conductor::kTick;
   }
@@ -181,6 +182,8 @@ void ChainGenerator::take_news(Time now) {
     cancelled = take_cancelled();
     purged = take_purged();
   }
+  for (const Id id : cancelled) rest(id);
+  for (const uint64_t tenant : purged) purge_kept_of(tenant);
   for (auto& sequence : arrived) {
     const Id id = sequence->id();
     counts_.prompt_tokens += std::ssize(sequence->tokens());
@@ -192,8 +195,6 @@ void ChainGenerator::take_news(Time now) {
     text.num_shared = num_shared;
     conductor_.add(id, text, now);
   }
-  for (const Id id : cancelled) rest(id);
-  for (const uint64_t tenant : purged) purge_kept_of(tenant);
   if (!end.empty()) refuse_all(end);
 }
 
@@ -214,7 +215,7 @@ std::pair<ChainGenerator::Id, int64_t> ChainGenerator::longest_shared(
   for (const auto& [id, kept] : resting_) look(id, kept.tenant, kept.adapter, kept.tokens);
   for (const auto& [id, reading] : readings_) {
     const Sequence& other = reading.text.sequence();
-    if (!reading.is_rounded) look(id, other.tenant(), other.adapter(), other.tokens());
+    if (!reading.is_private) look(id, other.tenant(), other.adapter(), other.tokens());
   }
   return best;
 }
@@ -224,6 +225,12 @@ void ChainGenerator::purge_kept_of(uint64_t tenant) {
   for (const auto& [id, kept] : resting_) {
     if (kept.tenant == tenant) conductor_.forget(id);
   }
+  for (auto& [id, reading] : readings_) {
+    if (reading.text.sequence().tenant() != tenant) continue;
+    reading.is_private = true;
+    conductor_.forget(id);
+  }
+  if (draft_) draft_->purge(tenant);
   for (const kv::ChunkNames& names : chunk_names_) {
     for (const auto& [address, lines] : servers_) {
       if (lines.control_greeted) lines_.send(lines.control, chain::Purge{names.group_of(tenant)});

@@ -78,6 +78,8 @@ class ChainGenerator final : public TextDesk {
     net::ConnectionId bulk = 0;
     bool control_greeted = false;
     bool bulk_greeted = false;
+    /// Adapters, and of which layers, that are on their way.
+    std::set<std::pair<uint64_t, chain::Span>> adapters = {};
   };
   /// Rows for a text, the first of its position `begin`.
   struct Found {
@@ -95,7 +97,7 @@ class ChainGenerator final : public TextDesk {
   struct Reading {
     GuessedText text;
     chain::Arrivals arrivals;
-    bool is_rounded = false;  // Some of its first keys and values are.
+    bool is_private = false;  // Nothing of it is for others.
   };
 
   /// What has come for a position of the text; nothing where it cannot be believed.
@@ -125,6 +127,7 @@ class ChainGenerator final : public TextDesk {
   void set_aside(const chain::Conductor::SetAside& audit);
   void accuse(const chain::Conductor::Accuse& accused);
   void send_adapter(const std::string& address, const chain::Unadapted& wanted);
+  void watch_adapters(Time now);
   void call(const std::string& address);
   std::vector<kv::Chunk> chunks_of(const Sequence& sequence, uint32_t begin, uint32_t end) const;
   void name_chunks(const Digest& secret);

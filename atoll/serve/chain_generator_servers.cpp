@@ -40,7 +40,7 @@ void ChainGenerator::feed(const chain::Conductor::Feed& feed) {
   if (server == servers_.end() || reading == readings_.end()) return;
   const int64_t begin = feed.work.rows.begin;
   if (feed.is_first) {
-    reading->second.is_rounded = feed.num_rounded > 0;
+    reading->second.is_private = reading->second.is_private || feed.num_rounded > 0;
     reading->second.text.sequence().skipped({.num_tokens = begin, .num_rounded = feed.num_rounded});
     counts_.cached_tokens += begin;
     counts_.prompt_tokens -= begin;
@@ -236,10 +236,32 @@ void ChainGenerator::send_adapter(const std::string& address, const chain::Unada
   const auto server = servers_.find(address);
   if (server == servers_.end()) return;
   const model::Adapter& adapter = *options_.adapters[index];
+  const int64_t num_values = adapter.values_of({wanted.layers.begin, wanted.layers.end}).second;
+  if (num_values * static_cast<int64_t>(sizeof(float)) > AdapterShelfOptions{}.num_bytes) {
+    std::vector<Id> read_by;
+    for (const auto& [id, reading] : readings_) {
+      if (reading.text.sequence().adapter() == index + 1) read_by.push_back(id);
+    }
+    for (const Id id : read_by) {
+      refuse(id, "the adapter's part of a server's layers is larger than servers take");
+    }
+    return;
+  }
+  const bool is_new = server->second.adapters.emplace(wanted.adapter.number, wanted.layers).second;
+  if (!is_new) return;
   for (const chain::Adapt& part :
        messages_of(adapter, adapter.parameters().values_P(), wanted.adapter, chain::kAdapterVersion,
                    wanted.layers)) {
-    lines_.send(server->second.bulk, part);
+    lines_.send_patiently(server->second.bulk, part);
+  }
+}
+
+/// Texts do not stand still that wait for an adapter which is on its way.
+void ChainGenerator::watch_adapters(Time now) {
+  for (auto& [address, lines] : servers_) {
+    if (lines.adapters.empty()) continue;
+    for (const auto& [adapter, layers] : lines.adapters) conductor_.hold(address, adapter, now);
+    if (lines_.num_patient(lines.bulk) == 0) lines.adapters.clear();
   }
 }
 

@@ -46,6 +46,8 @@ class DraftModel {
   /// It is too long, or there was no room for it.
   bool gives_up(const Text& text) const;
   void forget(Id id);
+  /// Nothing that was read for that tenant is kept any more.
+  void purge(uint64_t tenant) { prefixes_.purge(tenant); }
 
   int64_t kv_bytes() const { return pool_->num_taken() * pool_->page_bytes(); }
   int64_t kv_capacity_bytes() const { return kv_bytes() + pool_->num_left() * pool_->page_bytes(); }

@@ -65,6 +65,10 @@ void Engine::drop(const std::set<Sequence::Id>& ids) {
 
 void Engine::purge(uint64_t tenant) {
   for (PrefixCache& prefixes : prefixes_) prefixes.purge(tenant);
+  for (Texts* texts : {&running_, &waiting_}) {
+    for (Text& text : *texts)
+      text.is_private = text.is_private || text.sequence->tenant() == tenant;
+  }
   if (!options_.kept) return;
   for (const kv::ChunkNames& names : options_.kept->names) {
     options_.kept->desk->purge(names.group_of(tenant));
@@ -238,7 +242,7 @@ void Engine::read() {
 void Engine::remember(const Text& text, int64_t begin) {
   const int64_t length = text.cache.length();
   const bool has_filled = length / kPositions > begin / kPositions;
-  if (!has_filled || !has_steady_keys(text.length())) return;
+  if (!has_filled || text.is_private || !has_steady_keys(text.length())) return;
   prefixes_.at(text.sequence->adapter())
       .add(text.sequence->tenant(),
            std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),

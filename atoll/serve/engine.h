@@ -80,6 +80,7 @@ class Engine {
     std::unique_ptr<Sequence> sequence;
     model::KvCache cache;
     bool was_sought = false;  // Among those that are kept.
+    bool is_private = false;  // Nothing of it is kept.
 
     int64_t length() const { return std::ssize(sequence->tokens()); }
     int64_t num_unread() const { return length() - cache.length(); }

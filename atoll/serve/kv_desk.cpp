@@ -17,6 +17,8 @@ constexpr double kExactShare = 0.7;
 constexpr double kRoundedShare = 0.1;
 constexpr double kSlowest = 1.25e6;  // Bytes a second; who is slower is not waited for.
 constexpr size_t kMostOrders = 64;
+constexpr size_t kMostPurged = 1024;
+constexpr Duration kPurgedFor = std::chrono::minutes(1);
 constexpr Duration kNoHurry = std::chrono::hours(1);
 
 int64_t bytes_of(const KeptPages& kept) {
@@ -59,6 +61,7 @@ KvDesk::~KvDesk() {
   }
   keeper_.join();
   restorer_.join();
+  for (const Digest& group : to_purge_) store_.purge(group);
 }
 
 void KvDesk::keep(KeptPages pages) {
@@ -95,27 +98,33 @@ chain::Stored KvDesk::store(chain::Store message) {
   for (chain::NamedBlob& each : message.blobs) {
     // What is here may be good, and who sends it not.
     if (store_.has(each.name)) continue;
-    store_.put(each.name, std::make_shared<const Bytes>(std::move(each.blob)));
+    put_away(each.name, std::make_shared<const Bytes>(std::move(each.blob)));
   }
   return {.number = message.number};
 }
 
 void KvDesk::purge(const Digest& group) {
+  const MutexLock lock(mutex_);
+  const Time now = clock_.now();
+  std::erase_if(purged_, [&](const auto& entry) { return now - entry.second > kPurgedFor; });
+  if (purged_.size() >= kMostPurged) return;  // Nobody has so many.
+  purged_[group] = now;
+  to_purge_.push_back(group);
+  changed_.notify_all();
+}
+
+bool KvDesk::is_purged(const Digest& group) const {
+  const auto found = purged_.find(group);
+  return found != purged_.end() && clock_.now() - found->second <= kPurgedFor;
+}
+
+/// In the store, but what is to be kept no more.
+void KvDesk::put_away(const kv::BlobName& name, kv::SharedBlob blob) {
   {
     const MutexLock lock(mutex_);
-    std::erase_if(to_keep_, [&](const KeptPages& pages) {
-      if (pages.group != group) return false;
-      to_keep_bytes_ -= bytes_of(pages);
-      return true;
-    });
-    // Names of a message are of one group. One that is under way its server is told of as well.
-    const auto first = puts_.begin() + (sent_ ? 1 : 0);
-    puts_.erase(std::remove_if(
-                    first, puts_.end(),
-                    [&](const Put& put) { return put.message.blobs.front().name.group == group; }),
-                puts_.end());
+    if (is_purged(name.group)) return;
   }
-  store_.purge(group);
+  store_.put(name, std::move(blob));
 }
 
 void KvDesk::hear(chain::Fetched answer) {
@@ -194,7 +203,13 @@ void KvDesk::run_keeping() {
   while (!stops_) {
     const Time now = clock_.now();
     send_next(now);
-    if (!to_keep_.empty()) {
+    if (!to_purge_.empty()) {
+      const Digest group = to_purge_.front();
+      to_purge_.pop_front();
+      lock.unlock();
+      store_.purge(group);
+      lock.lock();
+    } else if (!to_keep_.empty()) {
       const KeptPages pages = std::move(to_keep_.front());
       to_keep_.pop_front();
       to_keep_bytes_ -= bytes_of(pages);
@@ -228,7 +243,7 @@ void KvDesk::code(const KeptPages& kept) {
       }
       note_size(level, part, blob.size());
       if (level == 0) copies.push_back({.name = name, .blob = blob});
-      store_.put(name, std::make_shared<const Bytes>(std::move(blob)));
+      put_away(name, std::make_shared<const Bytes>(std::move(blob)));
     }
   }
   if (kept.neighbour.empty() || options_.neighbour_rate <= 0) return;
@@ -254,6 +269,7 @@ void KvDesk::put(const std::string& address, std::vector<chain::NamedBlob> blobs
     put.bytes += static_cast<double>(each.blob.size());
   }
   const MutexLock lock(mutex_);
+  if (is_purged(put.message.blobs.front().name.group)) return;
   put.message.number = ++last_number_;
   puts_.push_back(std::move(put));
   // Of those that wait the oldest are the likeliest to be wanted no more; one is under way.

@@ -82,7 +82,8 @@ class KvDesk {
   /// From another server: what is asked for, from its disk if need be; to be kept; what came.
   chain::Fetched fetch(const chain::Fetch& question);
   chain::Stored store(chain::Store blobs);
-  /// Nothing of that group is kept here any more.
+  /// Nothing of that group is kept here any more, nor what comes of it in the next minute: it may
+  /// have been on its way.
   void purge(const Digest& group);
   void hear(chain::Fetched answer);
   void hear(const chain::Stored& answer);
@@ -128,6 +129,8 @@ class KvDesk {
   Duration patience(double bytes) const;
   void run_keeping();
   void run_restoring();
+  bool is_purged(const Digest& group) const ATOLL_REQUIRES(mutex_);
+  void put_away(const kv::BlobName& name, kv::SharedBlob blob);
   void code(const KeptPages& pages);
   std::vector<double> bytes_by_level(chain::Span layers) const ATOLL_REQUIRES(mutex_);
   kv::Pace pace_of(const Order& order) const ATOLL_REQUIRES(mutex_);
@@ -155,6 +158,8 @@ class KvDesk {
   std::deque<KeptPages> to_keep_ ATOLL_GUARDED_BY(mutex_);
   int64_t to_keep_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
   std::deque<Order> to_restore_ ATOLL_GUARDED_BY(mutex_);
+  std::deque<Digest> to_purge_ ATOLL_GUARDED_BY(mutex_);  // From the store.
+  std::map<Digest, Time> purged_ ATOLL_GUARDED_BY(mutex_);
   std::map<uint64_t, Question> questions_ ATOLL_GUARDED_BY(mutex_);  // By number.
   std::deque<Put> puts_ ATOLL_GUARDED_BY(mutex_);  // The first one is under way if `sent_`.
   std::optional<Time> sent_ ATOLL_GUARDED_BY(mutex_);

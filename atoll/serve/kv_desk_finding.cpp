@@ -173,7 +173,7 @@ bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::
       const Bytes blob = kv::unseal(*gathering.blobs[i], gathering.names[i], chunk);
       coder_.decode(blob, gathering.parts[i], begin, pages, order.pages_layers.begin);
       if (gathering.are_own[i]) return;
-      store_.put(gathering.names[i], gathering.blobs[i]);
+      put_away(gathering.names[i], gathering.blobs[i]);
       const bool is_exact = gathering.parts[i].level == kv::Level::kExact;
       note_size(is_exact ? 0 : gathering.level, gathering.parts[i], gathering.blobs[i]->size());
     } catch (const InputError&) {

@@ -34,9 +34,9 @@ void LocalGenerator::run() {
     changed_.wait(
         lock, [&]() ATOLL_REQUIRES(mutex_) { return stops_ || !engine_->is_idle() || has_news(); });
     if (stops_) return;
+    for (const uint64_t tenant : take_purged()) engine_->purge(tenant);
     for (auto& sequence : take_arrived()) engine_->add(std::move(sequence));
     engine_->drop(take_cancelled());
-    for (const uint64_t tenant : take_purged()) engine_->purge(tenant);
     if (const std::string reason = take_end(); !reason.empty()) engine_->end(reason);
     lock.unlock();
     engine_->read();
