@@ -107,9 +107,10 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
 
 const Conductor::Session* Conductor::sharer(const Session& session, Time now) const {
   const auto is_good = [&](const Session& other) {
-    return !other.is_private && std::ranges::all_of(other.hops, [&](const Hop& hop) {
-      return is_usable(hop.address, now) && !leaves(hop.address, now);
-    });
+    return !other.is_private && other.num_rounded == 0 &&
+           std::ranges::all_of(other.hops, [&](const Hop& hop) {
+             return is_usable(hop.address, now) && !leaves(hop.address, now);
+           });
   };
   const auto resting = resting_.find(session.text.shares_with);
   if (resting != resting_.end()) {
@@ -167,7 +168,6 @@ void Conductor::begin(Key key, Session& session, std::vector<Hop> hops, Time now
   set_hops(session, std::move(hops));
   session.epoch = 1;
   session.branch = 0;
-  session.is_private = session.is_private && session.num_rounded == 0;  // By its owner's wish.
   session.num_rounded = 0;
   session.num_fed = session.num_done = session.shares_with == 0 ? 0 : session.text.num_shared;
   session.had_chain = true;

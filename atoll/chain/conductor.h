@@ -228,7 +228,7 @@ class Conductor {
     std::vector<Hop> hops;     // Empty: none yet.
     bool is_broken = false;    // Some of its servers are to be replaced.
     bool is_mixed = false;     // Some of it was made by servers that are not in its chain now.
-    int64_t num_rounded = 0;   // Positions that it began with rounded: it is not audited.
+    int64_t num_rounded = 0;   // That it began with rounded: it is for nobody else, too.
     bool is_private = false;   // Nothing of it is for others, or kept.
     uint32_t epoch = 0;
     uint32_t branch = 0;

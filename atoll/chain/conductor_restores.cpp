@@ -53,7 +53,9 @@ std::string Conductor::neighbour_for(const Session& session, size_t hop, Time no
 
 void Conductor::keep_chunks(Key key, Session& session, Time now) {
   const bool is_whole = !session.hops.empty() && !session.is_broken && !session.restoring;
-  if (options_.kept_tokens == 0 || !is_whole || session.is_private) return;
+  if (options_.kept_tokens == 0 || !is_whole || session.is_private || session.num_rounded > 0) {
+    return;
+  }
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const auto end = static_cast<uint32_t>(num_sure / options_.kept_tokens);
@@ -287,12 +289,11 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     if (done.begins) {
       session.num_done = session.num_fed;
       session.num_rounded = count_rounded(done, session.num_fed);
-      session.is_private = session.is_private || session.num_rounded > 0;
     }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);
-    const bool shares =
-        other != sessions_.end() && session.num_fed == 0 && !other->second.is_private;
+    const bool shares = other != sessions_.end() && session.num_fed == 0 &&
+                        !other->second.is_private && other->second.num_rounded == 0;
     session.shares_with = shares && !done.begins ? other->second.number : 0;
   }
   feed(key, session);

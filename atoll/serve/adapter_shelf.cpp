@@ -96,6 +96,11 @@ std::shared_ptr<const model::Adapter> AdapterShelf::find(const chain::SessionId&
   return held.adapter;
 }
 
+bool AdapterShelf::is_coming(const chain::SessionId& id, chain::Span layers) const {
+  const auto found = held_.find({id, layers});
+  return found != held_.end() && !found->second.is_complete();
+}
+
 void AdapterShelf::forget_gateway(uint64_t gateway) {
   std::erase_if(held_, [&](const auto& entry) { return entry.first.first.gateway == gateway; });
   std::erase_if(gone_, [&](const Key& key) { return key.first.gateway == gateway; });

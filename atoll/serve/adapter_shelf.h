@@ -44,6 +44,8 @@ class AdapterShelf {
                                              uint64_t version);
   /// As find(), without counting as a use.
   bool has(const chain::SessionId& id, chain::Span layers, uint64_t version) const;
+  /// Some of it is here.
+  bool is_coming(const chain::SessionId& id, chain::Span layers) const;
   void forget_gateway(uint64_t gateway);
 
  private:

@@ -261,6 +261,7 @@ void BlockEngine::reroute(const chain::Reroute& message, Time now) {
 
 void BlockEngine::forget_gateway(uint64_t gateway) {
   std::erase_if(texts_, [&](const Text& text) { return text.session.id().gateway == gateway; });
+  std::erase_if(asked_, [&](const auto& entry) { return entry.first.first.gateway == gateway; });
 }
 
 void BlockEngine::lose_neighbour(const std::string& address) {
@@ -385,7 +386,10 @@ void BlockEngine::tick(Time now) {
         !text->session.rests() && waits && now - text->heard > options_.idle_patience;
     text = is_idle ? end(text, Fault::kNotKept, "nobody went on with it") : std::next(text);
   }
-  std::erase_if(asked_, [&](const auto& entry) { return now - entry.second > kAskAgain; });
+  std::erase_if(asked_, [&](const auto& entry) {
+    const auto& [id, layers] = entry.first;
+    return now - entry.second > kAskAgain && !options_.adapters->is_coming(id, layers);
+  });
 }
 
 void BlockEngine::read(Time now) {

@@ -17,6 +17,7 @@
 namespace atl::serve {
 namespace {
 
+constexpr Duration kStuck = std::chrono::minutes(1);
 constexpr size_t kOrderBytes = size_t{1} << 19;  // In a message; one order may have more.
 
 }  // namespace
@@ -247,7 +248,9 @@ void ChainGenerator::send_adapter(const std::string& address, const chain::Unada
     }
     return;
   }
-  const bool is_new = server->second.adapters.emplace(wanted.adapter.number, wanted.layers).second;
+  const auto [entry, is_new] =
+      server->second.adapters.try_emplace({wanted.adapter.number, wanted.layers}, false);
+  entry->second = !is_new;  // Once this one is there.
   if (!is_new) return;
   for (const chain::Adapt& part :
        messages_of(adapter, adapter.parameters().values_P(), wanted.adapter, chain::kAdapterVersion,
@@ -258,11 +261,26 @@ void ChainGenerator::send_adapter(const std::string& address, const chain::Unada
 
 /// Texts do not stand still that wait for an adapter which is on its way.
 void ChainGenerator::watch_adapters(Time now) {
+  std::vector<std::string> stuck;
+  std::vector<std::pair<std::string, chain::Unadapted>> again;
   for (auto& [address, lines] : servers_) {
     if (lines.adapters.empty()) continue;
-    for (const auto& [adapter, layers] : lines.adapters) conductor_.hold(address, adapter, now);
-    if (lines_.num_patient(lines.bulk) == 0) lines.adapters.clear();
+    for (const auto& [key, is_wanted] : lines.adapters) conductor_.hold(address, key.first, now);
+    const size_t bytes = lines_.num_patient(lines.bulk);
+    if (bytes == 0 || bytes != lines.num_waiting) {
+      lines.num_waiting = bytes;
+      lines.moved = now;
+    } else if (now - lines.moved > kStuck) {
+      stuck.push_back(address);
+    }
+    if (bytes > 0) continue;
+    for (const auto& [key, is_wanted] : std::exchange(lines.adapters, {})) {
+      const chain::SessionId id{.gateway = gateway_, .number = key.first};
+      if (is_wanted) again.emplace_back(address, chain::Unadapted{id, key.second});
+    }
   }
+  for (const auto& [address, wanted] : again) send_adapter(address, wanted);
+  for (const std::string& address : stuck) lose(address, "it takes no adapter", now);
 }
 
 void ChainGenerator::accuse(const chain::Conductor::Accuse& accused) {

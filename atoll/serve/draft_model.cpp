@@ -71,7 +71,13 @@ bool DraftModel::prepare(Known& known, int64_t count) {
   return true;
 }
 
+void DraftModel::purge(uint64_t tenant) {
+  prefixes_.purge(tenant);
+  for (auto& [id, known] : known_) known.is_private = known.is_private || known.tenant == tenant;
+}
+
 void DraftModel::remember(const Known& known, int64_t begin) {
+  if (known.is_private) return;
   const int64_t length = known.cache.length();
   if (length / kPositions == begin / kPositions) return;
   prefixes_.add(known.tenant, known.ids,

@@ -47,7 +47,7 @@ class DraftModel {
   bool gives_up(const Text& text) const;
   void forget(Id id);
   /// Nothing that was read for that tenant is kept any more.
-  void purge(uint64_t tenant) { prefixes_.purge(tenant); }
+  void purge(uint64_t tenant);
 
   int64_t kv_bytes() const { return pool_->num_taken() * pool_->page_bytes(); }
   int64_t kv_capacity_bytes() const { return kv_bytes() + pool_->num_left() * pool_->page_bytes(); }
@@ -57,6 +57,7 @@ class DraftModel {
     uint64_t tenant = 0;
     std::vector<int64_t> ids;  // Whose keys and values are there.
     model::KvCache cache;
+    bool is_private = false;  // Nothing of it is kept.
   };
 
   Known& known(const Text& text);

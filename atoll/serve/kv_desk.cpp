@@ -86,7 +86,11 @@ chain::Fetched KvDesk::fetch(const chain::Fetch& question) {
   chain::Fetched answer{.number = question.number, .blobs = {}};
   size_t bytes = 0;
   for (const kv::BlobName& name : question.names) {
-    const kv::SharedBlob blob = bytes < kMostInMessage ? store_.get(name) : nullptr;
+    const bool is_gone = [&] {
+      const MutexLock lock(mutex_);
+      return is_purged(name.group);
+    }();
+    const kv::SharedBlob blob = !is_gone && bytes < kMostInMessage ? store_.get(name) : nullptr;
     const bool fits = blob != nullptr && bytes + blob->size() <= kMostInMessage;
     answer.blobs.push_back(fits ? *blob : Bytes());  // Who lacks more asks again.
     bytes += answer.blobs.back().size();
@@ -107,8 +111,21 @@ void KvDesk::purge(const Digest& group) {
   const MutexLock lock(mutex_);
   const Time now = clock_.now();
   std::erase_if(purged_, [&](const auto& entry) { return now - entry.second > kPurgedFor; });
-  if (purged_.size() >= kMostPurged) return;  // Nobody has so many.
+  if (purged_.size() >= kMostPurged) {
+    purged_.erase(
+        std::ranges::min_element(purged_, {}, [](const auto& entry) { return entry.second; }));
+  }
   purged_[group] = now;
+  std::erase_if(to_keep_, [&](const KeptPages& pages) {
+    if (pages.group != group) return false;
+    to_keep_bytes_ -= bytes_of(pages);
+    return true;
+  });
+  // Names of a message are of one group; the neighbour passes over one that is under way.
+  const auto is_of_it = [&](const Put& put) {
+    return put.message.blobs.front().name.group == group;
+  };
+  puts_.erase(std::remove_if(puts_.begin() + (sent_ ? 1 : 0), puts_.end(), is_of_it), puts_.end());
   to_purge_.push_back(group);
   changed_.notify_all();
 }

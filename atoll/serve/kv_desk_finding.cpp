@@ -228,6 +228,10 @@ void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
 
 FoundChunks KvDesk::find(Order order, size_t first) {
   FoundChunks found;
+  {
+    const MutexLock lock(mutex_);
+    if (is_purged(order.restore.group)) return found;
+  }
   std::deque<Gathering> ahead;
   size_t next = first;
   size_t end = order.restore.chunks.size();
