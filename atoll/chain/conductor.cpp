@@ -107,8 +107,7 @@ RouteQuery Conductor::whole_query(const Session& session, Time now) const {
 
 const Conductor::Session* Conductor::sharer(const Session& session, Time now) const {
   const auto is_good = [&](const Session& other) {
-    return !other.is_private && other.num_rounded == 0 &&
-           std::ranges::all_of(other.hops, [&](const Hop& hop) {
+    return other.is_for_others() && std::ranges::all_of(other.hops, [&](const Hop& hop) {
              return is_usable(hop.address, now) && !leaves(hop.address, now);
            });
   };

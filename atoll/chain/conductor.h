@@ -247,6 +247,8 @@ class Conductor {
     std::vector<std::string> holders;       // Others that have chunks of it, the last one first.
     /// One of its servers says that it does not reach the next; since when.
     std::optional<std::pair<std::string, Time>> cut_behind;
+
+    bool is_for_others() const { return !is_private && num_rounded == 0; }
   };
   using Sessions = std::map<Key, Session>;
 

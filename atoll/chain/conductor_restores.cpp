@@ -53,9 +53,7 @@ std::string Conductor::neighbour_for(const Session& session, size_t hop, Time no
 
 void Conductor::keep_chunks(Key key, Session& session, Time now) {
   const bool is_whole = !session.hops.empty() && !session.is_broken && !session.restoring;
-  if (options_.kept_tokens == 0 || !is_whole || session.is_private || session.num_rounded > 0) {
-    return;
-  }
+  if (options_.kept_tokens == 0 || !is_whole || !session.is_for_others()) return;
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const auto end = static_cast<uint32_t>(num_sure / options_.kept_tokens);
@@ -292,8 +290,8 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);
-    const bool shares = other != sessions_.end() && session.num_fed == 0 &&
-                        !other->second.is_private && other->second.num_rounded == 0;
+    const bool shares =
+        other != sessions_.end() && session.num_fed == 0 && other->second.is_for_others();
     session.shares_with = shares && !done.begins ? other->second.number : 0;
   }
   feed(key, session);

@@ -18,8 +18,8 @@ int64_t Conductor::rest(Key key, Time now) {
   Session& session = found->second;
   const int64_t num_kept =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
-  if (session.hops.empty() || session.is_broken || num_kept < kLeastShared || session.is_private ||
-      session.num_rounded > 0) {
+  if (session.hops.empty() || session.is_broken || num_kept < kLeastShared ||
+      !session.is_for_others()) {
     remove(key);
     return 0;
   }

@@ -46,6 +46,19 @@ size_t PeerLines::num_patient(net::ConnectionId id) const {
   return line == lines_.end() ? 0 : line->second.patient_bytes;
 }
 
+bool PeerLines::has_stalled(net::ConnectionId id, Time now) {
+  const MutexLock lock(mutex_);
+  const auto found = lines_.find(id);
+  if (found == lines_.end()) return false;
+  Line& line = found->second;
+  if (line.patient_bytes > 0 && line.patient_bytes == line.seen_bytes) {
+    return now - line.seen > kStall;
+  }
+  line.seen_bytes = line.patient_bytes;
+  line.seen = now;
+  return false;
+}
+
 /// What else is sent there is dropped, until the transport says that the line is lost.
 void PeerLines::give_up(net::ConnectionId id, Line& line) {
   bytes_ -= line.bytes;

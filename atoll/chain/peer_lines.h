@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
 #include "atoll/chain/messages.h"
 #include "atoll/net/transport.h"
@@ -18,6 +19,8 @@ class PeerLines {
   static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
   /// Where more than this waits for all lines together, that for which most waits is closed.
   static constexpr size_t kMaxQueuedBytesOfAll = size_t{256} << 20;
+
+  static constexpr Duration kStall = std::chrono::minutes(1);
 
   /// As a member of the run with that fingerprint; empty in the clear. The transport must outlive
   /// it.
@@ -32,6 +35,8 @@ class PeerLines {
   void send_patiently(net::ConnectionId line, const Message& message);
   /// Bytes that wait of that.
   size_t num_patient(net::ConnectionId line) const;
+  /// Whether as many bytes of that wait as kStall before, as far as this was asked meanwhile.
+  bool has_stalled(net::ConnectionId line, Time now);
   void close(net::ConnectionId line);
   /// Of every event.
   void note(const net::Event& event);
@@ -42,6 +47,8 @@ class PeerLines {
     size_t bytes = 0;
     std::deque<Bytes> patient;
     size_t patient_bytes = 0;
+    size_t seen_bytes = 0;  // By has_stalled(), and since when as many.
+    Time seen{};
     bool is_full = false;
     bool is_closed = false;
   };

@@ -91,5 +91,20 @@ TEST_F(PeerLinesTest, WhatIsSentPatientlyGoesAsTheLineDrainsHoweverMuchItIs) {
   EXPECT_EQ(lines.num_patient(1), 0U);
 }
 
+TEST_F(PeerLinesTest, ALineStallsThatTakesNothingForLong) {
+  const Time now{std::chrono::hours(1)};
+  const Time late = now + PeerLines::kStall + std::chrono::seconds(1);
+  EXPECT_FALSE(lines.has_stalled(1, now));
+  lines.send_patiently(1, Piece{.model = "m", .bytes = Bytes(9)});
+  EXPECT_FALSE(lines.has_stalled(1, now));
+  EXPECT_FALSE(lines.has_stalled(1, now + PeerLines::kStall));
+  EXPECT_TRUE(lines.has_stalled(1, late));
+  lines.send_patiently(1, Piece{.model = "m", .bytes = Bytes(9)});
+  EXPECT_FALSE(lines.has_stalled(1, late));  // Something has changed.
+  transport.takes = true;
+  lines.note(net::Writable{1});
+  EXPECT_FALSE(lines.has_stalled(1, late + 2 * PeerLines::kStall));
+}
+
 }  // namespace
 }  // namespace atl::chain

@@ -158,6 +158,8 @@ void answer(const GatewayArguments& arguments) {
   watch_interrupts();
   const SystemClock clock;
   const SwarmPlace place(arguments.swarm, identity::Role::kGateway, clock);
+  // In the place's folder; what is wrong with it is said before a large model is read.
+  const std::optional<Digest> secret = kv_secret(arguments);
   const std::optional<OwnPart> own = arguments.remote_head
                                          ? without_weights(arguments, place, clock)
                                          : with_weights(arguments, clock);
@@ -180,7 +182,7 @@ void answer(const GatewayArguments& arguments) {
           .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
           .audit_fraction = arguments.audit,
           .load = own->load,
-          .kv_secret = kv_secret(arguments),
+          .kv_secret = secret,
           .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); },
           .may_round = !arguments.deterministic,
           .round_after = arguments.lossy_kv,

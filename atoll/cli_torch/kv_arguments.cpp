@@ -47,26 +47,32 @@ void add_neighbour_arguments(CLI::App& command, KvStoreArguments& arguments) {
                      "for another server's (atoll gateway --lossy-kv)");
 }
 
+LoadedProfile load_profile(const std::string& option, const std::string& file,
+                           const std::string& digest) {
+  const MappedFile mapped(file);
+  LoadedProfile loaded;
+  try {
+    loaded = {.profile = kv::read_profile(mapped.bytes()), .id = kv::profile_id(mapped.bytes())};
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: '{}': {}", option, file, error.what()));
+  }
+  if (loaded.profile.model == digest) return loaded;
+  throw InputError(fmt::format(
+      "{}: '{}' is of the model '{}', and this one is '{}'; fit one to it, with the same "
+      "--dtype and --kv-dtype",
+      option, file, printable(loaded.profile.model), digest));
+}
+
 namespace {
 
 std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
                                                    const weights::ModelConfig& config,
                                                    const std::string& digest) {
   if (file.empty()) return nullptr;
-  const MappedFile mapped(file);
+  LoadedProfile loaded = load_profile("--kv-profile", file, digest);
   auto rounding = std::make_shared<serve::Rounding>();
-  try {
-    rounding->profile = kv::read_profile(mapped.bytes());
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("--kv-profile: '{}': {}", file, error.what()));
-  }
-  if (rounding->profile.model != digest) {
-    throw InputError(
-        fmt::format("--kv-profile: '{}' is of the model '{}', and '{}' is served here; fit one to "
-                    "that, with the same --weights and --kv-dtype",
-                    file, printable(rounding->profile.model), digest));
-  }
-  rounding->profile_id = kv::profile_id(mapped.bytes());
+  rounding->profile = std::move(loaded.profile);
+  rounding->profile_id = loaded.id;
   rounding->turns = [config](int64_t begin, int64_t count) {
     return kv_model::turns_of(config, begin, count);
   };

@@ -6,6 +6,7 @@
 
 #include "atoll/base/hash.h"
 #include "atoll/kv/blob_store.h"
+#include "atoll/kv/profile.h"
 #include "atoll/serve/kv_desk.h"
 #include "atoll/weights/config.h"
 
@@ -39,6 +40,15 @@ serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t 
 std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, int64_t kv_bytes,
                                            const weights::ModelConfig& config,
                                            const std::string& digest, const Clock& clock);
+
+struct LoadedProfile {
+  kv::Profile profile;
+  uint64_t id = 0;
+};
+
+/// Of a model of that digest. Throws InputError, which names the option.
+LoadedProfile load_profile(const std::string& option, const std::string& file,
+                           const std::string& digest);
 
 /// What that file holds; where there is none it is made, of a new secret. Throws InputError.
 Digest kept_secret(const std::filesystem::path& file);

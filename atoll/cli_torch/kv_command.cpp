@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
 #include "atoll/kv_model/fit.h"
@@ -208,19 +208,13 @@ void measure(const MeasureArguments& arguments) {
   const SystemClock clock;
   const LoadedModel loaded = load_model(arguments.text.model);
   require_readable(loaded.model, arguments.shape.length());
+  LoadedProfile loaded_profile;  // Outlives its schemes.
   auto schemes = kv_model::schemes_without_profile();
-  std::optional<kv::Profile> profile;
   std::string digest;
   if (!arguments.profile.empty()) {
-    const MappedFile file(arguments.profile);
-    profile = kv::read_profile(file.bytes());
     digest = layers_of_files(arguments.text.model, clock).digest;
-    if (profile->model != digest) {
-      throw InputError(fmt::format("the profile '{}' is of the model {}, and '{}' is {}",
-                                   arguments.profile, profile->model, arguments.text.model.model,
-                                   digest));
-    }
-    for (auto& scheme : kv_model::schemes_of(*profile, kv::profile_id(file.bytes()))) {
+    loaded_profile = load_profile("--profile", arguments.profile, digest);
+    for (auto& scheme : kv_model::schemes_of(loaded_profile.profile, loaded_profile.id)) {
       schemes.push_back(std::move(scheme));
     }
   }

@@ -65,9 +65,12 @@ void AdapterShelf::limit() {
       const Held& held = entry.second;
       return std::tuple(held.used == clock_, !held.is_complete(), held.used);
     });
-    if (std::ssize(gone_) == options_.num_adapters) gone_.clear();  // Nobody sends so many.
-    if (!first->second.is_complete()) gone_.insert(first->first);
-    if (first->second.is_complete()) pinned_.emplace_back(first->second.adapter);
+    if (first->second.is_complete()) {
+      pinned_.emplace_back(first->second.adapter);
+    } else {
+      if (std::ssize(gone_) == options_.num_adapters) gone_.clear();  // Nobody sends so many.
+      gone_.insert(first->first);
+    }
     held_.erase(first);
   }
 }

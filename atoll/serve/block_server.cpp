@@ -376,37 +376,6 @@ void BlockServer::hear(net::ConnectionId line, Caller& caller, chain::Message me
   arrived_.notify_all();
 }
 
-/// Of keys and values that are kept, from a server or, what is to be restored, a gateway.
-bool BlockServer::hear_of_kept(net::ConnectionId line, const Caller& caller,
-                               chain::Message& message) {
-  if (auto* restore = std::get_if<chain::Restore>(&message)) {
-    if (caller.gateway == 0 || restore->session.gateway != caller.gateway) return false;
-    if (desk_ && lease_.layers.holds(restore->layers)) {
-      desk_->restore(std::move(*restore), lease_.layers);
-    } else {
-      lines_.send(line, chain::Restored{.session = restore->session, .epoch = restore->epoch});
-    }
-    return true;
-  }
-  if (const auto* purge = std::get_if<chain::Purge>(&message)) {
-    if (caller.gateway == 0) return false;
-    if (desk_) desk_->purge(purge->group);
-    return true;
-  }
-  if (caller.gateway != 0) return false;
-  if (const auto* question = std::get_if<chain::Fetch>(&message)) {
-    chain::Fetched none{.number = question->number, .blobs = {}};
-    none.blobs.resize(question->names.size());
-    lines_.send(line, desk_ ? desk_->fetch(*question) : none);
-    return true;
-  }
-  if (auto* blobs = std::get_if<chain::Store>(&message)) {
-    if (desk_) lines_.send(line, desk_->store(std::move(*blobs)));
-    return true;
-  }
-  return false;
-}
-
 chain::Pong BlockServer::pong(uint64_t number) const {
   const int64_t began = pass_began_;
   const Duration lasts =

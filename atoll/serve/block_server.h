@@ -83,8 +83,6 @@ class BlockServer {
     std::string name;  // By its certificate; empty in the clear.
     net::ConnectionId control = 0;
     net::ConnectionId bulk = 0;
-    size_t num_waiting = 0;  // Bytes of answers to lessons that it has not taken,
-    Time moved{};            // as many since then.
   };
   struct Loaded {
     ReadingSpeed speed;

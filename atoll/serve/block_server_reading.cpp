@@ -14,7 +14,6 @@ namespace {
 constexpr double kPassSeconds = 0.5;
 constexpr int64_t kFewestTokens = 16;               // That a pass reads of texts.
 constexpr size_t kMostAnswers = size_t{256} << 20;  // Bytes, to lessons, that nobody has taken.
-constexpr Duration kSilence = std::chrono::minutes(1);
 
 /// Whose answer it is, of those that lessons have.
 std::optional<chain::SessionId> lesson_of(const chain::Message& message) {
@@ -87,17 +86,12 @@ std::set<uint64_t> BlockServer::full_gateways() {
   std::set<uint64_t> full;
   std::set<uint64_t> all;
   size_t total = 0;
-  for (auto& [gateway, lines] : gateways_) {
+  for (const auto& [gateway, lines] : gateways_) {
     all.insert(gateway);
     const size_t bytes = lines_.num_patient(lines.bulk);
     total += bytes;
     if (bytes > 0) full.insert(gateway);
-    if (bytes == 0 || bytes != lines.num_waiting) {
-      lines.num_waiting = bytes;
-      lines.moved = now;
-    } else if (now - lines.moved > kSilence) {
-      lines_.close(lines.bulk);
-    }
+    if (lines_.has_stalled(lines.bulk, now)) lines_.close(lines.bulk);
   }
   return total > kMostAnswers ? all : full;
 }
@@ -157,23 +151,6 @@ std::optional<net::ConnectionId> BlockServer::line_to(
                                             .gateway = 0});
   }
   return found->second;
-}
-
-void BlockServer::send_to(const std::string& address, const chain::Message& message) {
-  std::optional<net::ConnectionId> line;
-  {
-    const MutexLock lock(mutex_);
-    line = line_to(keepers_, address);
-  }
-  if (line) lines_.send(*line, message);
-}
-
-void BlockServer::take_restored(const chain::Restore& order, chain::Span pages_layers,
-                                FoundChunks found) {
-  const MutexLock lock(mutex_);
-  jobs_.emplace_back([order, pages_layers, found = std::move(found), now = clock_.now()](
-                         BlockEngine& engine) { engine.restore(order, pages_layers, found, now); });
-  arrived_.notify_all();
 }
 
 void BlockServer::send(const chain::Message& message) {

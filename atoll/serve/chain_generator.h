@@ -80,8 +80,6 @@ class ChainGenerator final : public TextDesk {
     bool bulk_greeted = false;
     /// Adapters, and of which layers, that are on their way; whether they are wanted once more.
     std::map<std::pair<uint64_t, chain::Span>, bool> adapters = {};
-    size_t num_waiting = 0;  // Bytes of these, as many since then.
-    Time moved{};
   };
   /// Rows for a text, the first of its position `begin`.
   struct Found {

@@ -17,7 +17,6 @@
 namespace atl::serve {
 namespace {
 
-constexpr Duration kStuck = std::chrono::minutes(1);
 constexpr size_t kOrderBytes = size_t{1} << 19;  // In a message; one order may have more.
 
 }  // namespace
@@ -266,14 +265,8 @@ void ChainGenerator::watch_adapters(Time now) {
   for (auto& [address, lines] : servers_) {
     if (lines.adapters.empty()) continue;
     for (const auto& [key, is_wanted] : lines.adapters) conductor_.hold(address, key.first, now);
-    const size_t bytes = lines_.num_patient(lines.bulk);
-    if (bytes == 0 || bytes != lines.num_waiting) {
-      lines.num_waiting = bytes;
-      lines.moved = now;
-    } else if (now - lines.moved > kStuck) {
-      stuck.push_back(address);
-    }
-    if (bytes > 0) continue;
+    if (lines_.has_stalled(lines.bulk, now)) stuck.push_back(address);
+    if (lines_.num_patient(lines.bulk) > 0) continue;
     for (const auto& [key, is_wanted] : std::exchange(lines.adapters, {})) {
       const chain::SessionId id{.gateway = gateway_, .number = key.first};
       if (is_wanted) again.emplace_back(address, chain::Unadapted{id, key.second});

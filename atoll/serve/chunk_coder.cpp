@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "atoll/base/error.h"
 #include "atoll/kv/blob.h"
 
 namespace atl::serve {
@@ -65,32 +66,42 @@ kv::BlobHead ChunkCoder::head_of(const kv::Part& part, int64_t begin) const {
           .num_tokens = static_cast<uint32_t>(kv::kChunkTokens)};
 }
 
-Bytes ChunkCoder::encode(const kv::Part& part, int64_t begin, std::span<const at::Tensor> pages,
-                         int32_t first_layer) const {
+ChunkCoder::Place ChunkCoder::place_of(int64_t begin, bool rounds) const {
+  Place place{.begin = begin, .turns = {}};
+  if (!rounds || !rounding_) return place;
+  try {
+    place.turns = rounding_->turns(begin, kv::kChunkTokens);
+  } catch (const InputError&) {  // Who codes it says so.
+  }
+  return place;
+}
+
+kv::Lossy ChunkCoder::lossy_at(const Place& place) const {
+  if (!place.turns) throw InputError("keys of these positions are not to be rounded");
+  return {rounding_->profile, rounding_->profile_id, *place.turns};
+}
+
+Bytes ChunkCoder::encode(const kv::Part& part, const Place& place,
+                         std::span<const at::Tensor> pages, int32_t first_layer) const {
   std::vector<uint16_t> bits_PCT;
   for (int32_t layer = part.first_layer; layer < part.end_layer; ++layer) {
     const auto of_layer = model::bits_2CT(pages, layer - first_layer, shape_);
     bits_PCT.insert(bits_PCT.end(), of_layer.begin(), of_layer.end());
   }
-  const kv::BlobHead head = head_of(part, begin);
+  const kv::BlobHead head = head_of(part, place.begin);
   if (part.level == kv::Level::kExact) return kv::encode_blob(head, bits_PCT);
-  const kv::Turns turns = rounding_->turns(begin, kv::kChunkTokens);
   // All later tokens attend to the text's first ones; its last ones are in a chunk that is not
   // asked for at such a level.
-  const kv::ExactEnds ends{.first = begin == 0 ? kv::ExactEnds{}.first : 0, .last = 0};
-  return kv::encode_blob(head, bits_PCT, {rounding_->profile, rounding_->profile_id, turns}, ends);
+  const kv::ExactEnds ends{.first = place.begin == 0 ? kv::ExactEnds{}.first : 0, .last = 0};
+  return kv::encode_blob(head, bits_PCT, lossy_at(place), ends);
 }
 
-void ChunkCoder::decode(std::span<const std::byte> blob, const kv::Part& part, int64_t begin,
+void ChunkCoder::decode(std::span<const std::byte> blob, const kv::Part& part, const Place& place,
                         std::span<const at::Tensor> pages, int32_t first_layer) const {
-  const kv::BlobHead head = head_of(part, begin);
-  std::vector<uint16_t> bits_PCT;
-  if (part.level == kv::Level::kExact) {
-    bits_PCT = kv::decode_blob(blob, head);
-  } else {
-    const kv::Turns turns = rounding_->turns(begin, kv::kChunkTokens);
-    bits_PCT = kv::decode_blob(blob, head, {rounding_->profile, rounding_->profile_id, turns});
-  }
+  const kv::BlobHead head = head_of(part, place.begin);
+  const std::vector<uint16_t> bits_PCT = part.level == kv::Level::kExact
+                                             ? kv::decode_blob(blob, head)
+                                             : kv::decode_blob(blob, head, lossy_at(place));
   const size_t size = bits_PCT.size() / static_cast<size_t>(part.num_layers());
   for (int32_t i = 0; i < part.num_layers(); ++i) {
     model::write_bits(std::span(bits_PCT).subspan(static_cast<size_t>(i) * size, size),

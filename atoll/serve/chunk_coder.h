@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,11 +18,17 @@
 #include "atoll/base/bytes.h"
 #include "atoll/chain/messages.h"
 #include "atoll/kv/chunk.h"
+#include "atoll/kv/lossy_coder.h"
 #include "atoll/kv/profile.h"
 #include "atoll/kv/turns.h"
 #include "atoll/model/kv_pages.h"
 
 namespace atl::serve {
+
+/// As ChunkCoder counts levels.
+inline size_t level_of(const kv::Part& part) {
+  return part.level == kv::Level::kExact ? 0 : size_t{part.step} + 1;
+}
 
 /// How a model's keys and values may be rounded.
 struct Rounding {
@@ -34,6 +41,12 @@ struct Rounding {
 
 class ChunkCoder {
  public:
+  /// Where a chunk begins, and how its keys turn: the same for all of its parts.
+  struct Place {
+    int64_t begin = 0;
+    std::optional<kv::Turns> turns;
+  };
+
   /// `model`: its digest, with what it is served as. `rounding`: null, level 0 alone.
   ChunkCoder(std::string model, model::PageShape shape, std::shared_ptr<const Rounding> rounding);
 
@@ -41,16 +54,19 @@ class ChunkCoder {
   size_t num_levels() const;
   /// How these layers are coded at that level, in order.
   std::vector<kv::Part> parts_of(chain::Span layers, size_t level) const;
-  /// Of pages of a chunk, whose first layer is `first_layer` and first position `begin`. Throws
-  /// InputError where it cannot be rounded.
-  Bytes encode(const kv::Part& part, int64_t begin, std::span<const at::Tensor> pages,
+  /// Of a chunk with that first position: without turns where none of it is, or may be, rounded.
+  Place place_of(int64_t begin, bool rounds) const;
+  /// Of pages of a chunk, whose first layer is `first_layer`. Throws InputError where it cannot be
+  /// rounded.
+  Bytes encode(const kv::Part& part, const Place& place, std::span<const at::Tensor> pages,
                int32_t first_layer) const;
   /// The inverse. Throws InputError where the blob is damaged or of something else.
-  void decode(std::span<const std::byte> blob, const kv::Part& part, int64_t begin,
+  void decode(std::span<const std::byte> blob, const kv::Part& part, const Place& place,
               std::span<const at::Tensor> pages, int32_t first_layer) const;
 
  private:
   kv::BlobHead head_of(const kv::Part& part, int64_t begin) const;
+  kv::Lossy lossy_at(const Place& place) const;
 
   const std::string model_;
   const model::PageShape shape_;

@@ -86,11 +86,8 @@ chain::Fetched KvDesk::fetch(const chain::Fetch& question) {
   chain::Fetched answer{.number = question.number, .blobs = {}};
   size_t bytes = 0;
   for (const kv::BlobName& name : question.names) {
-    const bool is_gone = [&] {
-      const MutexLock lock(mutex_);
-      return is_purged(name.group);
-    }();
-    const kv::SharedBlob blob = !is_gone && bytes < kMostInMessage ? store_.get(name) : nullptr;
+    const bool is_sought = bytes < kMostInMessage && !was_purged(name.group);
+    const kv::SharedBlob blob = is_sought ? store_.get(name) : nullptr;
     const bool fits = blob != nullptr && bytes + blob->size() <= kMostInMessage;
     answer.blobs.push_back(fits ? *blob : Bytes());  // Who lacks more asks again.
     bytes += answer.blobs.back().size();
@@ -135,13 +132,14 @@ bool KvDesk::is_purged(const Digest& group) const {
   return found != purged_.end() && clock_.now() - found->second <= kPurgedFor;
 }
 
+bool KvDesk::was_purged(const Digest& group) const {
+  const MutexLock lock(mutex_);
+  return is_purged(group);
+}
+
 /// In the store, but what is to be kept no more.
 void KvDesk::put_away(const kv::BlobName& name, kv::SharedBlob blob) {
-  {
-    const MutexLock lock(mutex_);
-    if (is_purged(name.group)) return;
-  }
-  store_.put(name, std::move(blob));
+  if (!was_purged(name.group)) store_.put(name, std::move(blob));
 }
 
 void KvDesk::hear(chain::Fetched answer) {
@@ -239,26 +237,26 @@ void KvDesk::run_keeping() {
   }
 }
 
-void KvDesk::note_size(size_t level, const kv::Part& part, size_t size) {
+void KvDesk::note_size(const kv::Part& part, size_t size) {
   const MutexLock lock(mutex_);
-  blend(layer_bytes_[level], static_cast<double>(size) / part.num_layers());
+  blend(layer_bytes_[level_of(part)], static_cast<double>(size) / part.num_layers());
 }
 
 /// Neighbours get what keeps every bit: who takes a place goes on as if nothing had been.
 void KvDesk::code(const KeptPages& kept) {
   std::vector<chain::NamedBlob> copies;
+  const ChunkCoder::Place place = coder_.place_of(kept.begin, coder_.num_levels() > 1);
   for (size_t level = 0; level < coder_.num_levels(); ++level) {
     for (const kv::Part& part : coder_.parts_of(kept.layers, level)) {
       if (level > 0 && part.level == kv::Level::kExact) continue;  // It is there.
       const kv::BlobName name = kv::name_of(kept.group, kept.chunk, part);
       Bytes blob;
       try {
-        blob = kv::seal(coder_.encode(part, kept.begin, kept.pages, kept.first_layer), name,
-                        kept.chunk);
+        blob = kv::seal(coder_.encode(part, place, kept.pages, kept.first_layer), name, kept.chunk);
       } catch (const InputError&) {
         continue;  // Its positions are not to be rounded.
       }
-      note_size(level, part, blob.size());
+      note_size(part, blob.size());
       if (level == 0) copies.push_back({.name = name, .blob = blob});
       put_away(name, std::make_shared<const Bytes>(std::move(blob)));
     }

@@ -101,7 +101,6 @@ class KvDesk {
   /// A chunk of an order whose blobs are being gathered.
   struct Gathering {
     size_t chunk = 0;
-    size_t level = 0;
     double bytes = 0;  // To come, about.
     std::vector<kv::Part> parts;
     std::vector<kv::BlobName> names;    // Of each part,
@@ -110,6 +109,8 @@ class KvDesk {
     size_t next_holder = 0;
     uint64_t question = 0;    // Under way; 0: none.
     bool has_helped = false;  // The last one asked.
+
+    size_t level() const;  // The highest of its parts.
   };
   /// What was asked of another server.
   struct Question {
@@ -130,6 +131,7 @@ class KvDesk {
   void run_keeping();
   void run_restoring();
   bool is_purged(const Digest& group) const ATOLL_REQUIRES(mutex_);
+  bool was_purged(const Digest& group) const;  // The same, for who has not got the mutex.
   void put_away(const kv::BlobName& name, kv::SharedBlob blob);
   void code(const KeptPages& pages);
   std::vector<double> bytes_by_level(chain::Span layers) const ATOLL_REQUIRES(mutex_);
@@ -143,7 +145,7 @@ class KvDesk {
   FoundChunks find(Order order, size_t first = 0);
   bool open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
   bool have(Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
-  void note_size(size_t level, const kv::Part& part, size_t size);
+  void note_size(const kv::Part& part, size_t size);
   void send_next(Time now) ATOLL_REQUIRES(mutex_);
   Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
 

@@ -26,8 +26,7 @@ std::vector<double> KvDesk::bytes_by_level(chain::Span layers) const {
   std::vector<double> bytes(coder_.num_levels());
   for (size_t level = 0; level < bytes.size(); ++level) {
     for (const kv::Part& part : coder_.parts_of(layers, level)) {
-      const size_t of = part.level == kv::Level::kExact ? 0 : level;
-      bytes[level] += layer_bytes_[of] * part.num_layers();
+      bytes[level] += layer_bytes_[level_of(part)] * part.num_layers();
     }
   }
   return bytes;
@@ -49,8 +48,14 @@ kv::Pace KvDesk::pace_of(const Order& order) const {
   return pace;
 }
 
+size_t KvDesk::Gathering::level() const {
+  size_t level = 0;
+  for (const kv::Part& part : parts) level = std::max(level, level_of(part));
+  return level;
+}
+
 KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t level) {
-  Gathering gathering{.chunk = chunk, .level = level};
+  Gathering gathering{.chunk = chunk};
   const chain::Restore& said = order.restore;
   const auto add = [&](const kv::Part& part, kv::BlobName name, kv::SharedBlob blob) {
     gathering.parts.push_back(part);
@@ -80,8 +85,8 @@ KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t 
   const MutexLock lock(mutex_);
   for (size_t i = 0; i < gathering.parts.size(); ++i) {
     const kv::Part& part = gathering.parts[i];
-    const size_t of = part.level == kv::Level::kExact ? 0 : level;
-    if (gathering.blobs[i] == nullptr) gathering.bytes += layer_bytes_[of] * part.num_layers();
+    if (gathering.blobs[i] != nullptr) continue;
+    gathering.bytes += layer_bytes_[level_of(part)] * part.num_layers();
   }
   return gathering;
 }
@@ -166,16 +171,16 @@ bool KvDesk::gather(Order& order, Gathering& gathering) {
 /// False: some of it is damaged. That is not kept any more, and what is good is.
 bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
   const kv::Chunk& chunk = order.restore.chunks[gathering.chunk];
-  const int64_t begin = static_cast<int64_t>(gathering.chunk) * kv::kChunkTokens;
+  const ChunkCoder::Place place = coder_.place_of(
+      static_cast<int64_t>(gathering.chunk) * kv::kChunkTokens, gathering.level() > 0);
   std::atomic<bool> is_good = true;
   weights::share_work(gathering.parts.size(), options_.num_threads, [&](size_t i) {
     try {
       const Bytes blob = kv::unseal(*gathering.blobs[i], gathering.names[i], chunk);
-      coder_.decode(blob, gathering.parts[i], begin, pages, order.pages_layers.begin);
+      coder_.decode(blob, gathering.parts[i], place, pages, order.pages_layers.begin);
       if (gathering.are_own[i]) return;
       put_away(gathering.names[i], gathering.blobs[i]);
-      const bool is_exact = gathering.parts[i].level == kv::Level::kExact;
-      note_size(is_exact ? 0 : gathering.level, gathering.parts[i], gathering.blobs[i]->size());
+      note_size(gathering.parts[i], gathering.blobs[i]->size());
     } catch (const InputError&) {
       is_good = false;
       store_.remove(gathering.names[i]);
@@ -228,10 +233,7 @@ void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
 
 FoundChunks KvDesk::find(Order order, size_t first) {
   FoundChunks found;
-  {
-    const MutexLock lock(mutex_);
-    if (is_purged(order.restore.group)) return found;
-  }
+  if (was_purged(order.restore.group)) return found;
   std::deque<Gathering> ahead;
   size_t next = first;
   size_t end = order.restore.chunks.size();
@@ -248,7 +250,7 @@ FoundChunks KvDesk::find(Order order, size_t first) {
                                 at::TensorOptions().dtype(at::kBFloat16)));
     }
     bool is_there = have(order, gathering, pages);
-    if (!is_there && gathering.level > 0) {  // Nobody has it rounded.
+    if (!is_there && gathering.level() > 0) {  // Nobody has it rounded.
       order.may_round = false;
       auto exact = begin_gathering(order, gathering.chunk, 0);
       if (!exact) break;
@@ -256,9 +258,7 @@ FoundChunks KvDesk::find(Order order, size_t first) {
       is_there = have(order, gathering, pages);
     }
     if (!is_there) break;
-    const bool is_rounded = std::ranges::any_of(
-        gathering.parts, [](const kv::Part& part) { return part.level != kv::Level::kExact; });
-    found.levels.push_back(is_rounded ? static_cast<uint8_t>(gathering.level) : 0);
+    found.levels.push_back(static_cast<uint8_t>(gathering.level()));
     std::ranges::move(pages, std::back_inserter(found.pages));
   }
   const MutexLock lock(mutex_);

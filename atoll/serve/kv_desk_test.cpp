@@ -118,16 +118,19 @@ class KvDeskTest : public ::testing::Test {
     };
     pump_until([&] { return has(name) && (neighbour.empty() || has(neighbour)); });
   }
+  static chain::Restore order_of(const std::vector<kv::Chunk>& chunks,
+                                 const std::vector<std::string>& holders, Digest group = kGroup) {
+    return {.session = {1, 2},
+            .epoch = 1,
+            .layers = kLayers,
+            .group = group,
+            .chunks = chunks,
+            .holders = holders};
+  }
   std::vector<at::Tensor> restore(const std::string& name, const std::vector<kv::Chunk>& chunks,
                                   const std::vector<std::string>& holders = {},
                                   Digest group = kGroup) {
-    return restore(name, chain::Restore{.session = {1, 2},
-                                        .epoch = 1,
-                                        .layers = kLayers,
-                                        .group = group,
-                                        .chunks = chunks,
-                                        .holders = holders})
-        .pages;
+    return restore(name, order_of(chunks, holders, group)).pages;
   }
   FoundChunks restore(const std::string& name, const chain::Restore& order) {
     desks_.at(name)->restore(order, kLayers);
@@ -156,6 +159,17 @@ class KvDeskTest : public ::testing::Test {
       change(bytes);
       std::ofstream(entry.path(), std::ios::binary) << bytes;
     }
+  }
+  /// Desks "a" and "b" have it, and all that "b" has is damaged.
+  void keep_and_damage_second(const std::vector<kv::Chunk>& chunks,
+                              const std::vector<at::Tensor>& pages) {
+    for (const char* const name : {"a", "b"}) {
+      open(name);
+      keep(name, chunks, pages);
+    }
+    desks_.erase("b");
+    change_files("b", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+    open("b");
   }
 
   static constexpr Digest kGroup{std::byte{7}};
@@ -256,13 +270,7 @@ TEST_F(KvDeskTest, WhatIsOfAnotherModelIsNotRestored) {
 TEST_F(KvDeskTest, WhatAHolderHasDamagedTheNextOneHasWhole) {
   const auto chunks = chunks_of(1);
   const auto pages = random_pages(3 * kPages);
-  for (const char* const name : {"a", "b"}) {
-    open(name);
-    keep(name, chunks, pages);
-  }
-  desks_.erase("b");
-  change_files("b", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
-  open("b");
+  keep_and_damage_second(chunks, pages);
   open("c");
   expect_same(restore("c", chunks, {"b", "a"}), pages, 3 * kPages);
 }
@@ -292,13 +300,8 @@ TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
   for (const char* const name : {"a", "b"}) open(name, kModel, sample_rounding());
   open("c");
   keep("a", chunks, pages);
-  const chain::Restore order{.session = {1, 2},
-                             .epoch = 1,
-                             .layers = kLayers,
-                             .group = kGroup,
-                             .chunks = chunks,
-                             .holders = {"a"},
-                             .round_after_ms = 0};
+  chain::Restore order = order_of(chunks, {"a"});
+  order.round_after_ms = 0;
   const FoundChunks found = restore("b", order);
   // As long as nothing is known of the line the best one; then there is no time left.
   EXPECT_EQ(found.levels, (std::vector<uint8_t>{1, 2, 0}));
@@ -334,13 +337,8 @@ TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
   open("a");
   open("b");
   keep("a", chunks, random_pages(3 * kPages));
-  const chain::Restore order{.session = {1, 2},
-                             .epoch = 1,
-                             .layers = kLayers,
-                             .group = kGroup,
-                             .chunks = chunks,
-                             .holders = {"a"},
-                             .read_ms = 0};
+  chain::Restore order = order_of(chunks, {"a"});
+  order.read_ms = 0;
   // How slowly the first one tells.
   EXPECT_EQ(restore("b", order).levels.size(), 1U);
   EXPECT_EQ(restore("a", order).levels.size(), 3U);  // They are here.
@@ -349,13 +347,7 @@ TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
 TEST_F(KvDeskTest, WhatIsDamagedHereIsHadFromAnotherAndKept) {
   const auto chunks = chunks_of(1);
   const auto pages = random_pages(3 * kPages);
-  for (const char* const name : {"a", "b"}) {
-    open(name);
-    keep(name, chunks, pages);
-  }
-  desks_.erase("b");
-  change_files("b", [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
-  open("b");
+  keep_and_damage_second(chunks, pages);
   expect_same(restore("b", chunks, {"a"}), pages, 3 * kPages);
   expect_same(restore("b", chunks), pages, 3 * kPages);
 }
