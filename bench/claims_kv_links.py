@@ -19,7 +19,7 @@ from served import THREADS, model, num_layers, spans, work
 
 # The next are found in tests/, which served.py names.
 import wan
-from serving_swarm import Asked
+from serving_swarm import Asked, complete
 
 claims = Claims("kv", claims_kv_reuse.claims.paths)
 REPEATS = 3
@@ -47,6 +47,9 @@ class PeerSwarm(claims_kv_reuse.KeptSwarm):
 
     def kept(self):
         return ("--kv-store", self.folder / "p-kv", "--kv-profile", profile())
+
+    def gateway_of_secret(self, *words):
+        return self.gateway("g", "--max-guesses", 0, "--kv-secret", self.folder / "secret", *words)
 
     def fill(self, url, count):
         """Seconds to the first token of prompts that nobody has read, the median, and their answers; the peer has them then."""
@@ -88,7 +91,7 @@ def peers():
         stack.callback(swarm.end)
         swarm.coordinate()
         stack.enter_context(serving_links.inside(net, "g"))
-        yield swarm, swarm.gateway("g", "--max-guesses", 0, "--audit", 0)
+        yield swarm, swarm.gateway_of_secret("--audit", 0)
 
 
 @functools.cache
@@ -114,6 +117,28 @@ def loads():
     return found
 
 
+@functools.cache
+def audits():
+    """Of texts that began rounded, with servers that are honest: tokens that were recomputed, and whether something was found wrong."""
+    with peers() as (swarm, url):
+        swarm.fill(url, 1)
+        swarm.finish("g")
+        url = swarm.gateway_of_secret("--audit", 1, "--kv-profile", profile())
+        swarm.serve("s", f"0:{num_layers()}", "--kv-profile", profile())
+        swarm.wait_whole(url)
+        def num_rounded():
+            details = complete(url, prompt=prefix(0), max_tokens=100, temperature=0, lossy_kv=0)["usage"]["prompt_tokens_details"]
+            return details.get("lossy_tokens", 0)
+        for _ in range(40):
+            if num_rounded() == 0:
+                raise RuntimeError("nothing came rounded")
+            if audited := serving_links.counted(url, "audited"):
+                time.sleep(2)
+                # Where an audit finds something wrong all that was kept is forgotten.
+                return audited, int(num_rounded() == 0)
+        raise RuntimeError("no text that began rounded was audited")
+
+
 def eight_bit(rate):
     """Seconds that a prefix takes in 8 bits an element, if nothing but its bytes took time."""
     config = json.loads((ROOT / model() / "config.json").read_text())
@@ -137,6 +162,8 @@ def add_loads():
                     lambda f: f >= 3, ">= 3x", "{:.1f}x")
     claims.measured("rounded, over the slowest line on which it is quicker than reading, Mbit/s",
                     lambda: min(rate for rate in RATES if loads()["lossy"][rate] < loads()["read"]), lambda f: f <= 100, "<= 100")
+    claims.measured("tokens recomputed behind rounded ones (bits of the same blobs)", lambda: audits()[0], lambda f: f >= 16, ">= 16")
+    claims.measured("honest servers found wrong by that", lambda: audits()[1], lambda f: f == 0, "0")
     claims.measured("answers behind exact ones with other tokens", lambda: loads()["other"], lambda f: f == 0, "0")
 
 

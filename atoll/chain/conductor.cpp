@@ -93,6 +93,7 @@ void Conductor::set_hops(Session& session, std::vector<Hop> hops) {
     }
   }
   session.hops = std::move(hops);
+  session.levels.clear();
 }
 
 RouteQuery Conductor::whole_query(const Session& session, Time now) const {

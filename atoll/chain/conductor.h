@@ -39,6 +39,8 @@ struct ConductorOptions {
   /// Of the tokens that pass each server, so large a part is recomputed (audit.h). 0: none.
   double audit_fraction = 0;
   uint64_t audit_seed = 0;  // A secret: which texts, and how far.
+  /// Also of texts that began rounded, with the keys and values that their servers had.
+  bool audits_rounded = false;
   /// Keys and values of texts' chunks, of so many tokens each, are kept (kv/chunk.h): for texts
   /// that begin as they do, and for servers that take a place. 0: none are.
   int64_t kept_tokens = 0;
@@ -98,6 +100,10 @@ class Conductor {
     uint64_t session = 0;  // Of which rows have come.
     uint64_t number = 0;   // The audit's.
     int64_t end = 0;
+    /// Where it began rounded: as many of its first tokens are not recomputed, and at which levels
+    /// each server of its chain has had them (Restored::levels).
+    int64_t num_rounded = 0;
+    std::vector<std::vector<uint8_t>> levels = {};
   };
   /// With what was set aside, and what is known of it now; recomputed() is to follow.
   struct Recompute {
@@ -229,7 +235,9 @@ class Conductor {
     bool is_broken = false;    // Some of its servers are to be replaced.
     bool is_mixed = false;     // Some of it was made by servers that are not in its chain now.
     int64_t num_rounded = 0;   // That it began with rounded: it is for nobody else, too.
-    bool is_private = false;   // Nothing of it is for others, or kept.
+    /// Then, as long as it can be audited: of each hop, at which levels it has had that.
+    std::vector<std::vector<uint8_t>> levels;
+    bool is_private = false;  // Nothing of it is for others, or kept.
     uint32_t epoch = 0;
     uint32_t branch = 0;
     int64_t num_fed = 0;
@@ -293,7 +301,7 @@ class Conductor {
   std::string neighbour_for(const Session& session, size_t hop, Time now) const;
   Restore& ask_for(Key key, Session& session, size_t hop, int64_t num_positions,
                    std::vector<std::string> holders, double to_read);
-  int64_t count_rounded(const Restoring& done, int64_t num_positions) const;
+  void note_levels(Session& session, const Restoring& done) const;
   bool restore_beginning(Key key, Session& session, Time now);
   void restore_places(Key key, Session& session, std::vector<std::pair<size_t, size_t>> runs,
                       std::vector<size_t> resenders, Time now);
@@ -317,6 +325,8 @@ class Conductor {
   std::string reason_of(const Session& session, Time now) const;
   void count_served(const Session& session, int64_t num_tokens);
   void consider_audit(Key key, const Session& session, int64_t least, Time now);
+  bool may_audit(const Session& session) const;
+  void forget_levels(uint64_t audit);
   void drop_audit(uint64_t number);
   void drop_audits_of(uint64_t session);
   void begin_anew_of(uint64_t session, Time now);

@@ -33,12 +33,16 @@ void Conductor::count_served(const Session& session, int64_t num_tokens) {
   }
 }
 
+/// Of a text that began rounded it has to be known how.
+bool Conductor::may_audit(const Session& session) const {
+  return options_.audit_fraction > 0 && !session.hops.empty() && !session.is_broken &&
+         (session.num_rounded == 0 || !session.levels.empty());
+}
+
 void Conductor::consider_audit(Key key, const Session& session, int64_t least, Time now) {
   const int64_t num_sure =
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
-  const bool is_possible = options_.audit_fraction > 0 && !session.hops.empty() &&
-                           !session.is_broken && session.num_rounded == 0 && num_sure >= least &&
-                           audits_.size() < kMostAudits;
+  const bool is_possible = may_audit(session) && num_sure >= least && audits_.size() < kMostAudits;
   if (!is_possible) return;
   Audit audit{.session = session.number, .hops = session.hops, .servers = {}, .said = {}};
   double owed = 0;
@@ -50,7 +54,8 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
     owed = std::max(owed, server->second.to_audit);
     audit.servers.push_back(server->second.lease.name);
   }
-  // What it costs is what is recomputed: such audits are the rarer the more was restored.
+  // What it costs is what is recomputed, or fetched: such audits are the rarer the more was
+  // restored.
   const int64_t least_end = unseen + kAuditedAtLeast;
   if (owed < std::min(static_cast<double>(least_end), kMostOwed)) return;
   if (unseen > 0 && least_end > std::min(num_sure, kMostUnseen)) return;
@@ -61,8 +66,12 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
   audit.is_mixed = session.is_mixed;
   audit.since = now;
   audit.said.resize(audit.hops.size());
-  actions_.emplace_back(
-      SetAside{.key = key, .session = session.number, .number = last_audit_, .end = audit.end});
+  actions_.emplace_back(SetAside{.key = key,
+                                 .session = session.number,
+                                 .number = last_audit_,
+                                 .end = audit.end,
+                                 .num_rounded = session.num_rounded > 0 ? unseen : 0,
+                                 .levels = session.levels});
   for (const Hop& hop : session.hops) {
     servers_.at(hop.address).to_audit -= static_cast<double>(audit.end);
     actions_.emplace_back(
@@ -151,8 +160,19 @@ void Conductor::testimony(const std::string& address, const Testimony& message, 
       Recompute{.number = found->first, .hops = audit.hops, .said = std::exchange(audit.said, {})});
 }
 
+/// What a server has had is not to be had from it, or not in time: it is not asked for again.
+void Conductor::forget_levels(uint64_t audit) {
+  const auto found = audits_.find(audit);
+  if (found == audits_.end()) return;
+  const auto key = keys_.find(found->second.session);
+  if (key != keys_.end()) sessions_.at(key->second).levels.clear();
+}
+
 void Conductor::recomputed(const Recomputed& found, Time now) {
-  if (found.hops.empty()) return drop_audit(found.number);
+  if (found.hops.empty()) {
+    forget_levels(found.number);
+    return drop_audit(found.number);
+  }
   const auto audit = audits_.extract(found.number);
   if (audit.empty()) return;
   num_audited_ += audit.mapped().end - audit.mapped().unseen;
@@ -225,6 +245,7 @@ void Conductor::forget_kept() {
   for (auto& [key, session] : sessions_) {
     session.kept_by.clear();
     session.holders.clear();
+    session.levels.clear();
   }
   for (auto& [key, rest] : resting_) rest.kept_by.clear();
   actions_.emplace_back(ForgetKept{});

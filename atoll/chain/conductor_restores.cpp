@@ -9,7 +9,8 @@
 namespace atl::chain {
 namespace {
 
-constexpr size_t kMostHolders = 3;
+constexpr size_t kMostHolders = 4;
+constexpr size_t kMostPeers = 2;  // Of those, that have some of the same layers.
 /// To ask costs a round trip: texts that are read in as many of them are not worth it.
 constexpr double kRoundTrips = 4;
 constexpr Duration kGrace = std::chrono::milliseconds(500);
@@ -195,7 +196,13 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
       }
     }
     std::erase(holders, session.hops[i].address);
-    if (holders.size() > kMostHolders) holders.resize(kMostHolders);
+    if (holders.size() > kMostPeers) holders.resize(kMostPeers);
+    // Where nobody could take a place copies went to these (neighbour_for).
+    for (const size_t other : {i + 1, i - 1}) {
+      if (other >= session.hops.size()) continue;
+      const std::string& address = session.hops[other].address;
+      if (std::ranges::find(holders, address) == holders.end()) holders.push_back(address);
+    }
     Restore& asked = ask_for(key, session, i, most, std::move(holders), to_read);
     if (may_round) {
       asked.round_after_ms = whole_ms(seconds(*session.text.round_after));
@@ -241,26 +248,36 @@ void Conductor::restored(const std::string& address, const Restored& message, Ti
   auto& found = session->second.restoring->found;
   const auto asked = found.find(address);
   if (asked == found.end()) return;
+  const Hop& hop = *std::ranges::find(session->second.hops, address, &Hop::address);
   const bool is_rounded =
       std::ranges::any_of(message.levels, [](uint8_t level) { return level > 0; });
-  if (is_rounded && !session->second.restoring->may_round) return blame(address, now);
+  const bool is_whole =
+      std::ssize(message.levels) == message.end / options_.kept_tokens * hop.layers.size();
+  if (!is_whole || (is_rounded && !session->second.restoring->may_round)) {
+    return blame(address, now);
+  }
   asked->second = message;
   const bool is_done =
       std::ranges::all_of(found, [](const auto& each) { return each.second.has_value(); });
   if (is_done) end_restoring(session->first, session->second, now);
 }
 
-/// Of so many first positions, those of chunks that any server has rounded.
-int64_t Conductor::count_rounded(const Restoring& done, int64_t num_positions) const {
-  int64_t count = 0;
-  for (int64_t chunk = 0; (chunk + 1) * options_.kept_tokens <= num_positions; ++chunk) {
-    const auto index = static_cast<size_t>(chunk);
-    const bool is_rounded = std::ranges::any_of(done.found, [&](const auto& each) {
-      return each.second && index < each.second->levels.size() && each.second->levels[index] > 0;
-    });
-    if (is_rounded) count += options_.kept_tokens;
+/// Of all that it goes on with; and how much of that any server has rounded.
+void Conductor::note_levels(Session& session, const Restoring& done) const {
+  const int64_t num_chunks = session.num_fed / options_.kept_tokens;
+  std::vector<uint8_t> is_rounded(static_cast<size_t>(num_chunks));
+  if (num_chunks == 0) return;
+  for (const Hop& hop : session.hops) {
+    const auto num_layers = static_cast<size_t>(hop.layers.size());
+    std::vector<uint8_t> levels = done.found.at(hop.address)->levels;
+    levels.resize(is_rounded.size() * num_layers);
+    for (size_t i = 0; i < levels.size(); ++i) {
+      if (levels[i] > 0) is_rounded[i / num_layers] = 1;
+    }
+    session.levels.push_back(std::move(levels));
   }
-  return count;
+  session.num_rounded = std::ranges::count(is_rounded, 1) * options_.kept_tokens;
+  if (session.num_rounded == 0 || !options_.audits_rounded) session.levels.clear();
 }
 
 /// It goes on with what was found. Who has not answered has nothing.
@@ -286,7 +303,7 @@ void Conductor::end_restoring(Key key, Session& session, Time now) {
     session.num_fed = session.hops.front().restored;
     if (done.begins) {
       session.num_done = session.num_fed;
-      session.num_rounded = count_rounded(done, session.num_fed);
+      note_levels(session, done);
     }
     // Both are read anew there, and what they share once.
     const auto other = sessions_.find(session.text.shares_with);

@@ -48,7 +48,10 @@ int64_t Conductor::rest(Key key, Time now) {
 
 void Conductor::forget(Key key) {
   const auto found = sessions_.find(key);
-  if (found != sessions_.end()) found->second.is_private = true;
+  if (found != sessions_.end()) {
+    found->second.is_private = true;
+    found->second.levels.clear();  // Servers have it no more.
+  }
   end_rest(key);
 }
 

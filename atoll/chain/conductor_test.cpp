@@ -274,6 +274,20 @@ TEST(Conductor, WhatWasKeptIsNotReadAgain) {
   EXPECT_EQ(world.num_restored(), 2);
 }
 
+TEST(Conductor, WhatAServerHasLostIsHadFromItsNeighbourInTheChain) {
+  SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
+  world.add_server("a", {0, 6});
+  world.add_server("b", {6, 12});
+  world.ask(1, prompt_of(1, 100), 110);
+  world.run_for(std::chrono::minutes(12));
+  std::erase_if(world.servers().at("b").kept,
+                [](const auto& entry) { return entry.first.first == Span{6, 12}; });
+  world.ask(2, prompt_of(1, 100), 110);
+  world.run_for(milliseconds(5000));
+  expect_undisturbed(world, {{2, prompt_of(1, 100)}}, 10);
+  EXPECT_EQ(world.num_restored(), 2);
+}
+
 TEST(Conductor, HowLongReadingTakesIsLearnt) {
   SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
   world.layer_speed = 6e5;  // So they say: nobody would ask for what was kept.
@@ -326,14 +340,102 @@ TEST(Conductor, WhatCameRoundedIsForThatTextAlone) {
   EXPECT_EQ(world.num_rounded(), 96);
 }
 
+TEST(Conductor, WhatBeganRoundedIsAuditedBehindIt) {
+  for (const bool lies : {false, true}) {
+    SimulatedChain world(
+        5,
+        {.audit_fraction = 1, .audits_rounded = true, .kept_tokens = SimulatedChain::kKeptTokens});
+    for (const char* server : {"a", "b"}) world.add_server(server, {0, 12});
+    const auto prompt = prompt_of(1, 100);
+    world.ask(1, prompt, 110);
+    world.run_for(std::chrono::minutes(12));
+    const std::string other = world.servers().at("a").num_read > 0 ? "b" : "a";
+    world.servers().at(other).kept.clear();  // The next one goes there.
+    if (lies) world.servers().at(other).lie = SimulatedChain::Lie::kRows;
+    world.round_after = milliseconds(1);
+    const int64_t num_audited = world.conductor().num_audited();
+    world.ask(2, prompt, 200);
+    world.run_for(std::chrono::minutes(1));
+    ASSERT_GT(world.num_rounded(), 0);
+    EXPECT_GT(world.num_rounded_audits(), 0);
+    EXPECT_GT(world.conductor().num_audited(), num_audited);
+    // What was kept may be another's: the text is read anew, and who goes on lying is found then.
+    EXPECT_EQ(world.conductor().recoveries().contains("anew"), lies);
+    EXPECT_EQ(world.accused().contains(other), lies);
+    EXPECT_TRUE(world.is_done(2));
+  }
+}
+
+/// A text of which nearly all of the prompt came rounded, to that server.
+std::string ask_rounded(SimulatedChain& world) {
+  for (const char* server : {"a", "b"}) world.add_server(server, {0, 12});
+  world.ask(1, prompt_of(1, 100), 110);
+  world.run_for(std::chrono::minutes(12));
+  const std::string other = world.servers().at("a").num_read > 0 ? "b" : "a";
+  world.servers().at(other).kept.clear();  // The next one goes there.
+  world.round_after = milliseconds(1);
+  world.ask(2, prompt_of(1, 100), 2000);
+  world.run_for(milliseconds(300));
+  EXPECT_GT(world.num_rounded(), 0);
+  EXPECT_FALSE(world.is_done(2));
+  return other;
+}
+
+constexpr ConductorOptions kAuditsAll{
+    .audit_fraction = 1, .audits_rounded = true, .kept_tokens = SimulatedChain::kKeptTokens};
+
+TEST(Conductor, WhatIsNotToBeHadForAnAuditIsNotAskedForAgain) {
+  SimulatedChain world(5, kAuditsAll);
+  world.gives_what_was_had = false;
+  ask_rounded(world);
+  world.run_for(std::chrono::minutes(2));
+  EXPECT_TRUE(world.is_done(2));
+  EXPECT_EQ(world.num_rounded_audits(), 1);
+  EXPECT_TRUE(world.accused().empty());
+}
+
+TEST(Conductor, HowATextBeganSaysNothingOfServersThatTookAPlace) {
+  for (const char* what : {"it comes back", "another one comes", "what was kept is forgotten"}) {
+    SCOPED_TRACE(what);
+    SimulatedChain world(5, kAuditsAll);
+    const std::string used = ask_rounded(world);
+    if (what == std::string("what was kept is forgotten")) {
+      world.conductor().forget(2);
+    } else {
+      world.kill(used);
+      if (what == std::string("it comes back")) world.start(used);
+    }
+    const int64_t num_audits = world.num_rounded_audits();
+    world.run_for(std::chrono::minutes(2));
+    EXPECT_TRUE(world.is_done(2));
+    EXPECT_EQ(world.num_rounded_audits(), num_audits);
+    EXPECT_TRUE(world.accused().empty());
+  }
+}
+
+TEST(Conductor, WhoDoesNotSayHowAllOfATextCameIsNotBelieved) {
+  SimulatedChain world(5, {.kept_tokens = SimulatedChain::kKeptTokens});
+  for (const char* server : {"a", "b"}) world.add_server(server, {0, 12});
+  const auto prompt = prompt_of(1, 100);
+  world.ask(1, prompt, 110);
+  world.run_for(std::chrono::minutes(12));
+  world.says_too_few_levels = true;
+  world.ask(2, prompt, 110);
+  world.run_for(std::chrono::minutes(1));
+  expect_undisturbed(world, {{2, prompt}}, 10);
+  EXPECT_TRUE(world.conductor().recoveries().contains("damaged"));
+}
+
 TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
   int64_t num_restored = 0;
   int64_t num_rounded = 0;
+  int64_t num_rounded_audits = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     // Some layers are nobody's for seconds.
     SimulatedChain world(seed, {.first_patience = std::chrono::minutes(1),
-                                .audit_fraction = 0.125,
+                                .audit_fraction = seed % 8 == 0 ? 1 : 0.125,
+                                .audits_rounded = seed % 8 == 0,
                                 .kept_tokens = seed % 2 == 0 ? SimulatedChain::kKeptTokens : 0});
     world.add_crowd();
     if (seed % 4 == 0) world.round_after = Duration{};
@@ -369,10 +471,12 @@ TEST(Conductor, WhateverBecomesOfServersTokensStayTheSame) {
       ADD_FAILURE() << name << ": " << reason;
     num_restored += world.num_restored();
     num_rounded += world.num_rounded();
+    num_rounded_audits += world.num_rounded_audits();
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(num_restored, 100);
   EXPECT_GT(num_rounded, 100);
+  EXPECT_GT(num_rounded_audits, 0);
 }
 
 }  // namespace

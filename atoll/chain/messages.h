@@ -23,7 +23,7 @@
 
 namespace atl::chain {
 
-constexpr uint16_t kProtocol = 9;
+constexpr uint16_t kProtocol = 10;
 
 /// The layers from `begin` to before `end`.
 struct Span {
@@ -199,7 +199,8 @@ struct Restored {
   SessionId session;
   uint32_t epoch = 0;
   int64_t end = 0;
-  std::vector<uint8_t> levels = {};  // Of each chunk; 0: to the bit.
+  /// Of each chunk, of each of its layers; 0: to the bit.
+  std::vector<uint8_t> levels = {};
 };
 
 /// From a gateway: nothing of that group is to be kept.
@@ -207,7 +208,7 @@ struct Purge {
   Digest group{};
 };
 
-/// From server to server: have you got these?
+/// From server to server, or from a gateway that audits: have you got these?
 struct Fetch {
   uint64_t number = 0;
   std::vector<kv::BlobName> names;

@@ -130,6 +130,7 @@ constexpr uint64_t kMostLessonRows = uint64_t{1} << 20;
 
 constexpr size_t kMaxChunks = size_t{1} << 16;  // 16 million tokens.
 constexpr int32_t kMaxLayers = 1 << 12;
+constexpr size_t kMaxLevels = size_t{3} << 20;  // Of chunks' layers, a byte each: in one frame.
 constexpr size_t kMaxHolders = 4;
 constexpr size_t kMaxBlobs = size_t{1} << 12;  // A chunk of all layers.
 
@@ -209,7 +210,7 @@ struct Check {
     }
   }
   void operator()(const Restored& m) const {
-    if (!is_position(m.end) || m.levels.size() > kMaxChunks) {
+    if (!is_position(m.end) || m.levels.size() > kMaxLevels) {
       throw InputError("a position that cannot be");
     }
   }

@@ -46,6 +46,7 @@ struct GatewayArguments {
   bool no_kv_store = false;
   std::string kv_secret;
   std::optional<double> lossy_kv;
+  std::string kv_profile;
   std::vector<std::string> adapters;
 };
 
@@ -100,7 +101,8 @@ struct OwnPart {
   LoadedModel loaded;
   std::string name;  // As servers call it; empty: they are not asked.
   std::string digest;
-  serve::Auditor::Load load;  // For audits; none without weights.
+  serve::Auditor::Load load;                             // For audits; none without weights.
+  std::shared_ptr<const serve::Rounding> rounding = {};  // For them too.
 };
 
 OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
@@ -114,7 +116,15 @@ OwnPart with_weights(const GatewayArguments& arguments, const Clock& clock) {
     return std::make_unique<model::Model>(
         config, weights::as_served(config, files, as, 0, config.num_layers, /*num_threads=*/1));
   };
-  return {.loaded = std::move(loaded), .name = {}, .digest = std::move(digest), .load = load};
+  if (!arguments.kv_profile.empty() && !weights::keeps_narrow_kv(config, files->tensors(), as)) {
+    throw UsageError("--kv-profile: keys and values in FP32 are not kept, nor rounded");
+  }
+  auto rounding = rounding_of(arguments.kv_profile, config, digest);
+  return {.loaded = std::move(loaded),
+          .name = {},
+          .digest = std::move(digest),
+          .load = load,
+          .rounding = std::move(rounding)};
 }
 
 std::filesystem::path secret_file(const GatewayArguments& arguments) {
@@ -182,6 +192,7 @@ void answer(const GatewayArguments& arguments) {
           .draft_kv_bytes = static_cast<int64_t>(arguments.draft_kv_gib * kGib),
           .audit_fraction = arguments.audit,
           .load = own->load,
+          .rounding = own->rounding,
           .kv_secret = secret,
           .new_kv_secret = [file = secret_file(arguments)] { return new_secret(file); },
           .may_round = !arguments.deterministic,
@@ -248,6 +259,9 @@ void add_gateway_command(CLI::App& app) {
                    "each other where to the bit it would take longer; requests may say so "
                    "themselves (lossy_kv), and hear of it (usage)")
       ->check(real_number(0, 3600));
+  command->add_option("--kv-profile", arguments->kv_profile,
+                      "the servers' profile (atoll serve --kv-profile): texts that begin rounded "
+                      "are audited as well, with what their servers have had");
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {
@@ -259,6 +273,14 @@ void add_gateway_command(CLI::App& app) {
     }
     if (arguments->remote_head && command->count("--audit") > 0) {
       throw UsageError("--audit: a gateway with --remote-head has no weights to recompute with");
+    }
+    if (command->count("--kv-profile") > 0) {
+      if (arguments->remote_head || arguments->audit <= 0) {
+        throw UsageError("--kv-profile: it is for audits, and this gateway makes none");
+      }
+      if (arguments->deterministic || arguments->no_kv_store) {
+        throw UsageError("--kv-profile: with --deterministic or --no-kv-store nothing is rounded");
+      }
     }
     if (!arguments->remote_head && command->count("--swarm-name") > 0) {
       throw UsageError("--swarm-name: without --remote-head it is MODEL that is served");

@@ -63,8 +63,6 @@ LoadedProfile load_profile(const std::string& option, const std::string& file,
       option, file, printable(loaded.profile.model), digest));
 }
 
-namespace {
-
 std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
                                                    const weights::ModelConfig& config,
                                                    const std::string& digest) {
@@ -78,8 +76,6 @@ std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
   };
   return rounding;
 }
-
-}  // namespace
 
 int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes) {
   if (arguments.memory_gib < 0) return kv_bytes / 8;

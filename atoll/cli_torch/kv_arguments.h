@@ -41,6 +41,12 @@ std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, in
                                            const weights::ModelConfig& config,
                                            const std::string& digest, const Clock& clock);
 
+/// By that profile, of a model of that digest; null without a file. Throws InputError, which names
+/// --kv-profile.
+std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
+                                                   const weights::ModelConfig& config,
+                                                   const std::string& digest);
+
 struct LoadedProfile {
   kv::Profile profile;
   uint64_t id = 0;

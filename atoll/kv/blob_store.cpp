@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostPurged = 4096;
 constexpr const char* kLock = "lock";
-constexpr const char* kPart = ".part";  // Ends what is being written.
+constexpr const char* kPart = ".part";      // Ends what is being written,
+constexpr const char* kPurged = ".purged";  // and what is to be removed.
 
 std::optional<Digest> digest_named(const fs::path& path) {
   try {
@@ -125,6 +126,7 @@ void BlobStore::read_folder() {
   std::vector<Found> all;
   std::error_code none;
   for (const fs::directory_entry& group : fs::directory_iterator(options_.folder, none)) {
+    if (group.path().extension() == kPurged) fs::remove_all(group.path(), none);
     const auto group_digest = digest_named(group.path());
     if (!group_digest || !group.is_directory(none)) continue;
     for (const fs::directory_entry& file : fs::directory_iterator(group.path(), none)) {
@@ -196,6 +198,7 @@ void BlobStore::write(const BlobName& name, uint64_t version, const Bytes& blob)
     const BlobOrder::Entry* const other = on_disk_.use(name);
     if (is_purged(name, version) || (other != nullptr && other->version > version)) {
       ::unlink(part.c_str());
+      ::rmdir(part.parent_path().c_str());
       return;
     }
     if (::rename(part.c_str(), path.c_str()) != 0) fail_at("write", path);
@@ -255,14 +258,28 @@ void BlobStore::remove(const BlobName& name) {
   unlink({name});
 }
 
+/// One renaming, so that a kill does not leave some of it.
 void BlobStore::purge(const Digest& group) {
   const MutexLock lock(mutex_);
   if (purged_.size() >= kMostPurged) purged_.clear();  // Few are being written.
-  purged_[group] = last_version_;
+  purged_[group] = ++last_version_;
   in_memory_.remove(group);
   on_disk_.remove(group);
+  if (options_.folder.empty()) return;
+  const fs::path folder = options_.folder / hex(group);
+  const fs::path away =
+      options_.folder / fmt::format("{}-{}{}", hex(group), last_version_, kPurged);
+  if (::rename(folder.c_str(), away.c_str()) == 0) to_remove_.push_back(away);
+}
+
+void BlobStore::remove_purged() {
+  std::vector<fs::path> folders;
+  {
+    const MutexLock lock(mutex_);
+    folders = std::exchange(to_remove_, {});
+  }
   std::error_code none;
-  if (!options_.folder.empty()) fs::remove_all(options_.folder / hex(group), none);
+  for (const fs::path& folder : folders) fs::remove_all(folder, none);
 }
 
 int64_t BlobStore::memory_bytes() const {

@@ -79,8 +79,10 @@ class BlobStore {
   bool has(const BlobName& name) const;
   /// Of a blob that turned out to be damaged.
   void remove(const BlobName& name);
-  /// What is being put meanwhile goes as well.
+  /// What is being put meanwhile goes as well. It is not there any more when this returns, whatever
+  /// happens then; remove_purged() gives its room back.
   void purge(const Digest& group);
+  void remove_purged();
   int64_t memory_bytes() const;
   int64_t disk_bytes() const;
 
@@ -101,6 +103,7 @@ class BlobStore {
   BlobOrder on_disk_ ATOLL_GUARDED_BY(mutex_);
   uint64_t last_version_ ATOLL_GUARDED_BY(mutex_) = 0;
   std::map<Digest, uint64_t> purged_ ATOLL_GUARDED_BY(mutex_);  // At which version.
+  std::vector<std::filesystem::path> to_remove_ ATOLL_GUARDED_BY(mutex_);
   bool is_told_ ATOLL_GUARDED_BY(mutex_) = false;
 };
 

@@ -156,6 +156,27 @@ TEST_F(BlobStoreTest, FilesAreTheirOwnersAlone) {
   EXPECT_EQ(fs::status(file.parent_path()).permissions(), fs::perms::owner_all);
 }
 
+TEST_F(BlobStoreTest, WhatIsPurgedIsNotThereAfterAKillAndItsRoomIsGivenBack) {
+  const auto num_entries = [&] {
+    return std::distance(fs::directory_iterator(folder_.path() / "kv"), fs::directory_iterator());
+  };
+  {
+    BlobStore store(options(0, 9 * kOnDisk), teller());
+    for (const int number : {1, 2, 3}) store.put(name_of(number), blob_of(number));
+    store.purge(name_of(0).group);
+    EXPECT_FALSE(fs::exists(file_of(name_of(1))));
+  }
+  const auto left = num_entries();
+  BlobStore store(options(0, 9 * kOnDisk), teller());
+  EXPECT_LT(num_entries(), left);
+  EXPECT_FALSE(store.has(name_of(1)));
+  store.put(name_of(1), blob_of(1));
+  store.purge(name_of(0).group);
+  const auto purged = num_entries();
+  store.remove_purged();
+  EXPECT_LT(num_entries(), purged);
+}
+
 TEST_F(BlobStoreTest, WhatIsPurgedStaysAwayWhateverIsUnderWay) {
   BlobStore store(options(4 * kInMemory, 90 * kOnDisk), teller());
   std::atomic<bool> stops = false;

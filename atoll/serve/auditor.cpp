@@ -16,6 +16,9 @@
 namespace atl::serve {
 namespace {
 
+/// Of a server, to give what it has had: other audits wait meanwhile.
+constexpr Duration kPagesPatience = std::chrono::seconds(30);
+
 std::span<const float> values_of(const at::Tensor& x_TC) {
   return {x_TC.const_data_ptr<float>(), static_cast<size_t>(x_TC.numel())};
 }
@@ -29,24 +32,28 @@ void travel(at::Tensor& x_TC, chain::Precision precision) {
 }  // namespace
 
 chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
-                            const std::function<bool()>& stops) {
+                            const KnownPages& pages_of, const std::function<bool()>& stops) {
   const at::NoGradGuard no_grad;
   const auto num_tokens = std::ssize(work.tokens);
+  const int64_t first = work.known.num_tokens();  // The position of the first row of x_TC.
   const auto cache_for = [&](model::LayerRange layers) {
     return model::KvCache(model.kv_pool(layers));
   };
   model::KvCache none = cache_for({});
-  const model::CachedRow embedded{&none, num_tokens};
+  none.advance(first);
+  const model::CachedRow embedded{&none, num_tokens - first};
+  const std::vector<int64_t> ids(work.tokens.begin() + first, work.tokens.end());
   at::Tensor x_TC = model.decoder()
-                        .embed(tensor_1T(work.tokens), std::span(&embedded, 1))[0]
+                        .embed(tensor_1T(ids), std::span(&embedded, 1))[0]
                         .to(at::kFloat)
                         .clone(at::MemoryFormat::Contiguous);
-  chain::Recomputed found{.number = work.number, .hops = {}};
+  const chain::Recomputed nothing{.number = work.number, .hops = {}};
+  chain::Recomputed found = nothing;
   // Of positions that were restored a server has seen nothing.
   const auto difference = [&](const std::vector<chain::Fingerprint>& said, const chain::Hop& hop) {
     const int64_t from = std::min({hop.restored, std::ssize(said), num_tokens});
     return chain::difference(std::span(said).subspan(static_cast<size_t>(from)),
-                             values_of(x_TC.narrow(0, from, num_tokens - from)));
+                             values_of(x_TC.narrow(0, from - first, num_tokens - from)));
   };
   for (size_t i = 0; i < work.hops.size(); ++i) {
     const chain::Hop& hop = work.hops[i];
@@ -54,27 +61,35 @@ chain::Recomputed recompute(const model::Model& model, const AuditWork& work,
     chain::Recomputed::Hop& errors = found.hops.emplace_back();
     errors.is_restored = hop.restored > 0;
     errors.received = difference(work.said[i].received, hop);
+    const std::vector<at::Tensor> pages = first > 0 ? pages_of(i) : std::vector<at::Tensor>();
+    if (first > 0 && pages.empty()) return nothing;
     for (int64_t layer = hop.layers.begin; layer < hop.layers.end; ++layer) {
-      if (stops()) return {.number = work.number, .hops = {}};
+      if (stops()) return nothing;
       model::KvCache cache = cache_for({layer, layer + 1});
-      std::ignore = cache.prepare(num_tokens);  // There is no limit.
-      const model::CachedRow row{&cache, num_tokens, work.adapter.get()};
+      std::vector<at::Tensor> of_layer;
+      for (const at::Tensor& page : pages) {
+        of_layer.push_back(page.narrow(0, layer - hop.layers.begin, 1));
+      }
+      // There is no limit.
+      std::ignore = cache.append(of_layer) && cache.prepare(num_tokens - first);
+      const model::CachedRow row{&cache, num_tokens - first, work.adapter.get()};
       x_TC = model.layers_1TC({layer, layer + 1}, x_TC.unsqueeze(0), std::span(&row, 1))[0];
     }
     x_TC = x_TC.clone(at::MemoryFormat::Contiguous);
     errors.made = difference(work.said[i].made, hop);
   }
   travel(x_TC, work.precision);
-  const int64_t from = std::min(work.arrived_from, num_tokens);
+  const int64_t from = std::clamp(work.arrived_from, first, num_tokens);
   const int64_t count = std::min(std::ssize(work.arrived), num_tokens - from);
   found.arrived = chain::difference(std::span(work.arrived).first(static_cast<size_t>(count)),
-                                    values_of(x_TC.narrow(0, from, count)));
+                                    values_of(x_TC.narrow(0, from - first, count)));
   return found;
 }
 
-Auditor::Auditor(Load load, std::function<void()> done,
+Auditor::Auditor(Load load, KvDesk* desk, std::function<void()> done,
                  std::function<void(const std::string&)> tell)
     : load_(std::move(load)),
+      desk_(desk),
       done_(std::move(done)),
       tell_(std::move(tell)),
       thread_([this] { run(); }) {}
@@ -104,6 +119,16 @@ std::vector<chain::Recomputed> Auditor::take() {
   return std::exchange(found_, {});
 }
 
+/// From the server itself.
+std::vector<at::Tensor> Auditor::known_pages(const AuditWork& work, size_t hop) const {
+  return desk_->find_as({.session = {},
+                         .layers = work.hops[hop].layers,
+                         .group = work.known.group,
+                         .chunks = work.known.chunks,
+                         .holders = {work.hops[hop].address}},
+                        work.known.levels[hop], kPagesPatience);
+}
+
 void Auditor::run() {
   yield_to_others();
   std::unique_ptr<model::Model> model;
@@ -118,9 +143,12 @@ void Auditor::run() {
     chain::Recomputed found{.number = work.number, .hops = {}};
     try {
       if (!model) model = load_();
-      found = recompute(*model, work, [this] { return stops_.load(); });
-    } catch (const std::exception& error) {  // No memory, mostly.
-      if (!std::exchange(is_told, true)) tell_(error.what());
+      found = recompute(
+          *model, work, [&](size_t hop) { return known_pages(work, hop); },
+          [this] { return stops_.load(); });
+    } catch (const std::exception& error) {
+      // No memory, mostly; but what servers say they have had is theirs.
+      if (work.known.chunks.empty() && !std::exchange(is_told, true)) tell_(error.what());
     }
     lock.lock();
     found_.push_back(std::move(found));

@@ -113,7 +113,7 @@ TEST_F(BlockEngineTest, WhatWasRestoredIsOfTheLayersThatItWasRestoredFor) {
     const auto pool = small_model().kv_pool({0, 3});
     const FoundChunks found{
         .pages = {kv::kChunkTokens / model::KvPool::kPagePositions, pool->loose_page().zero_()},
-        .levels = {1}};
+        .levels = std::vector<uint8_t>(static_cast<size_t>(layers.size()), 1)};
     engine_.restore(
         {.session = kSession, .epoch = 1, .layers = layers, .chunks = {}, .holders = {}}, {0, 3},
         found, now_);

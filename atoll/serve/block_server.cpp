@@ -253,12 +253,7 @@ void BlockServer::handle(const net::Event& event) {
       if (caller == callers_.end()) {  // A server that was called says who it is, or why not.
         if (std::holds_alternative<chain::Refused>(message)) lines_.close(line);
         if (std::holds_alternative<chain::Pong>(message)) hear_pong(line);
-        if (auto* found = std::get_if<chain::Fetched>(&message); found && desk_) {
-          desk_->hear(std::move(*found));
-        }
-        if (const auto* stored = std::get_if<chain::Stored>(&message); stored && desk_) {
-          desk_->hear(*stored);
-        }
+        if (desk_) hear_keeper(line, message);
       } else {
         hear(line, caller->second, std::move(message));
       }

@@ -109,6 +109,7 @@ class BlockServer {
   void read(chain::Span layers);
   void read_on(BlockEngine& engine, BlockTrainer& trainer);
   void send(const chain::Message& message);
+  void hear_keeper(net::ConnectionId line, chain::Message& message);
   void send_to(const std::string& address, const chain::Message& message);
   void take_restored(const chain::Restore& order, chain::Span pages_layers, FoundChunks found);
   std::optional<net::ConnectionId> line_for(const chain::Message& message);

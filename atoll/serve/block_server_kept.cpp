@@ -1,5 +1,6 @@
 // A block server's part in keeping keys and values: what others say of them, and what its desk
 // says.
+#include <algorithm>
 #include <utility>
 
 #include "atoll/serve/block_server.h"
@@ -23,18 +24,34 @@ bool BlockServer::hear_of_kept(net::ConnectionId line, const Caller& caller,
     if (desk_) desk_->purge(purge->group);
     return true;
   }
-  if (caller.gateway != 0) return false;
   if (const auto* question = std::get_if<chain::Fetch>(&message)) {
     chain::Fetched none{.number = question->number, .blobs = {}};
     none.blobs.resize(question->names.size());
     lines_.send(line, desk_ ? desk_->fetch(*question) : none);
     return true;
   }
+  if (caller.gateway != 0) return false;
   if (auto* blobs = std::get_if<chain::Store>(&message)) {
     if (desk_) lines_.send(line, desk_->store(std::move(*blobs)));
     return true;
   }
   return false;
+}
+
+/// What another server says that was asked for what it keeps, or to keep something.
+void BlockServer::hear_keeper(net::ConnectionId line, chain::Message& message) {
+  if (const auto* stored = std::get_if<chain::Stored>(&message)) return desk_->hear(*stored);
+  auto* found = std::get_if<chain::Fetched>(&message);
+  if (found == nullptr) return;
+  std::string address;
+  {
+    const MutexLock lock(mutex_);
+    const auto keeper =
+        std::ranges::find_if(keepers_, [&](const auto& entry) { return entry.second == line; });
+    if (keeper == keepers_.end()) return;
+    address = keeper->first;
+  }
+  desk_->hear(address, std::move(*found));
 }
 
 void BlockServer::send_to(const std::string& address, const chain::Message& message) {

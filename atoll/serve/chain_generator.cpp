@@ -47,6 +47,7 @@ chain::ConductorOptions conductor_options(const model::Model& model, const Chain
           .memory_patience = options.memory_patience,
           .audit_fraction = options.load ? options.audit_fraction : 0,
           .audit_seed = random_id(),
+          .audits_rounded = options.load && options.rounding != nullptr,
           .kept_tokens = options.kv_secret ? kv::kChunkTokens : 0};
 }
 
@@ -76,8 +77,9 @@ ChainGenerator::ChainGenerator(const model::Model& model, ChainOptions options,
                  ? nullptr
                  : std::make_unique<DraftModel>(*options_.draft, model.config().vocab_size,
                                                 options_.draft_kv_bytes)),
+      audit_desk_(audit_desk()),
       auditor_(
-          options_.load, [this] { inbox_.push(std::nullopt); },
+          options_.load, audit_desk_.get(), [this] { inbox_.push(std::nullopt); },
           [this](const std::string& reason) {
             if (options_.post.tell) options_.post.tell(chain::AuditsFail{reason});
           }),
@@ -87,6 +89,7 @@ ChainGenerator::~ChainGenerator() {
   stops_ = true;
   inbox_.push(std::nullopt);
   thread_.join();
+  if (audit_desk_) audit_desk_->stop();  // The auditor does not wait for servers.
 }
 
 void ChainGenerator::run() {
@@ -116,6 +119,7 @@ void ChainGenerator::go_on() {
   learn_servers(now);
   take_news(now);
   for (const chain::Recomputed& found : auditor_.take()) conductor_.recomputed(found, now);
+  ask_for_audits();
   act();
   give();
   // After what has come was heard: a server that has answered does not hang.
@@ -291,24 +295,33 @@ void ChainGenerator::change(Reading& reading, int64_t num_same) {
 }
 
 void ChainGenerator::set_aside(const chain::Conductor::SetAside& audit) {
-  const auto keep = [&](uint64_t adapter, const std::vector<int64_t>& tokens,
+  const auto keep = [&](uint64_t tenant, uint64_t adapter, const std::vector<int64_t>& tokens,
                         const chain::Arrivals& arrivals) {
-    auditor_.set_aside({.number = audit.number,
-                        .tokens = {tokens.begin(), tokens.begin() + audit.end},
-                        .adapter = adapter == 0 ? nullptr : options_.adapters.at(adapter - 1),
-                        .hops = {},
-                        .precision = options_.precision,
-                        .said = {},
-                        .arrived = arrivals.of(audit.session),
-                        .arrived_from = arrivals.begin()});
+    AuditWork work{.number = audit.number,
+                   .tokens = {tokens.begin(), tokens.begin() + audit.end},
+                   .adapter = adapter == 0 ? nullptr : options_.adapters.at(adapter - 1),
+                   .hops = {},
+                   .precision = options_.precision,
+                   .said = {},
+                   .arrived = arrivals.of(audit.session),
+                   .arrived_from = arrivals.begin()};
+    if (audit.num_rounded > 0) {
+      const kv::ChunkNames& names = chunk_names_.at(adapter);
+      const auto known = std::span(tokens).first(static_cast<size_t>(audit.num_rounded));
+      work.known = {.group = names.group_of(tenant),
+                    .chunks = names.chunks_of(tenant, known),
+                    .levels = audit.levels};
+    }
+    auditor_.set_aside(std::move(work));
   };
   const auto reading = readings_.find(audit.key);
   const auto over = over_.find(audit.key);
   if (reading != readings_.end()) {
     const Sequence& sequence = reading->second.text.sequence();
-    keep(sequence.adapter(), sequence.tokens(), reading->second.arrivals);
+    keep(sequence.tenant(), sequence.adapter(), sequence.tokens(), reading->second.arrivals);
   } else if (over != over_.end()) {
-    keep(over->second.adapter, over->second.tokens, over->second.arrivals);
+    const Over& text = over->second;
+    keep(text.tenant, text.adapter, text.tokens, text.arrivals);
   }
 }
 

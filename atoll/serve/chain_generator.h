@@ -22,6 +22,7 @@
 #include "atoll/serve/auditor.h"
 #include "atoll/serve/draft_model.h"
 #include "atoll/serve/guessed_text.h"
+#include "atoll/serve/kv_desk.h"
 #include "atoll/serve/text_desk.h"
 #include "atoll/swarm/inbox.h"
 
@@ -45,6 +46,8 @@ struct ChainOptions {
   /// maps; without that nothing is.
   double audit_fraction = 0.125;
   Auditor::Load load = {};
+  /// How servers round keys and values; null: texts that begin rounded are not audited.
+  std::shared_ptr<const Rounding> rounding = {};
   /// Servers keep keys and values of texts' chunks, under names that follow from this (kv/chunk.h);
   /// `new_kv_secret` makes another one where they are to be found no more.
   std::optional<Digest> kv_secret = {};
@@ -90,6 +93,7 @@ class ChainGenerator final : public TextDesk {
   };
   /// What an audit is to know of a text that is over.
   struct Over {
+    uint64_t tenant = 0;
     uint64_t adapter = 0;
     std::vector<int64_t> tokens;
     chain::Arrivals arrivals;
@@ -130,6 +134,8 @@ class ChainGenerator final : public TextDesk {
   void watch_adapters(Time now);
   void call(const std::string& address);
   std::vector<kv::Chunk> chunks_of(const Sequence& sequence, uint32_t begin, uint32_t end) const;
+  std::unique_ptr<KvDesk> audit_desk();
+  void ask_for_audits();
   void name_chunks(const Digest& secret);
   void tell_of_chunks(chain::Conductor::KeepChunks keep);
   void tell_of_chunks(chain::Conductor::RestoreChunks restore);
@@ -178,6 +184,9 @@ class ChainGenerator final : public TextDesk {
   Time next_tick_{};
   std::atomic<bool> stops_ = false;
   std::atomic<bool> is_served_ = false;
+  /// What audits ask servers, which the generator's thread says.
+  std::vector<std::pair<std::string, chain::Message>> to_ask_ ATOLL_GUARDED_BY(mutex_);
+  const std::unique_ptr<KvDesk> audit_desk_;  // Null: without a profile.
   Auditor auditor_;
   std::thread thread_;
 };

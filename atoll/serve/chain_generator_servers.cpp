@@ -114,6 +114,40 @@ void ChainGenerator::tell_of_chunks(chain::Conductor::RestoreChunks restore) {
   lines_.send(server->second.control, restore.message);
 }
 
+/// For what servers have had: it keeps none of it, so that what they say they have is what they
+/// have.
+std::unique_ptr<KvDesk> ChainGenerator::audit_desk() {
+  if (!options_.load || options_.rounding == nullptr) return nullptr;
+  const weights::ModelConfig& config = model_.config();
+  const auto send = [this](const std::string& address, const chain::Message& message) {
+    const MutexLock lock(mutex_);
+    to_ask_.emplace_back(address, message);
+    wake();
+  };
+  return std::make_unique<KvDesk>(
+      KvDeskOptions{.store = {.memory_bytes = 0, .folder = {}, .disk_bytes = 0},
+                    .model = options_.digest,
+                    .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
+                    .rounding = options_.rounding},
+      KvDesk::Hooks{.send = send,
+                    .restored = [](const chain::Restore&, chain::Span, FoundChunks) {},
+                    .tell = [](const std::string&) {}},
+      clock_);
+}
+
+/// Of who is not there any more nothing is to be had: its audit waits for a moment, and is dropped.
+void ChainGenerator::ask_for_audits() {
+  std::vector<std::pair<std::string, chain::Message>> to_ask;
+  {
+    const MutexLock lock(mutex_);
+    to_ask = std::exchange(to_ask_, {});
+  }
+  for (const auto& [address, message] : to_ask) {
+    const auto server = servers_.find(address);
+    if (server != servers_.end()) lines_.send(server->second.bulk, message);
+  }
+}
+
 /// Throws InputError where the embedding is damaged.
 chain::Rows ChainGenerator::embedded(std::span<const int64_t> tokens, int64_t begin) const {
   model::KvCache before(no_layers_);  // Says which positions they have, and holds nothing.
@@ -210,6 +244,8 @@ void ChainGenerator::hear(const std::string& address, net::ConnectionId line,
     conductor_.restored(address, *restored, now);
   } else if (const auto* testimony = std::get_if<chain::Testimony>(&message)) {
     conductor_.testimony(address, *testimony, now);
+  } else if (const auto* fetched = std::get_if<chain::Fetched>(&message); fetched && audit_desk_) {
+    audit_desk_->hear(address, *fetched);
   } else if (const auto* wanted = std::get_if<chain::Unadapted>(&message)) {
     send_adapter(address, *wanted);
   } else if (const auto* trouble = std::get_if<chain::Trouble>(&message)) {

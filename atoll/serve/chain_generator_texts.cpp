@@ -113,14 +113,15 @@ void ChainGenerator::put_away(Id id, int64_t num_kept) {
   if (draft_) draft_->forget(id);
   const auto reading = readings_.extract(id);
   if (reading.empty()) return;
+  const Sequence& sequence = reading.mapped().text.sequence();
   if (num_kept > 0) {
-    const Sequence& sequence = reading.mapped().text.sequence();
     resting_[id] = {.tenant = sequence.tenant(),
                     .adapter = sequence.adapter(),
                     .tokens = {sequence.tokens().begin(), sequence.tokens().begin() + num_kept}};
   }
-  over_[id] = {.adapter = reading.mapped().text.sequence().adapter(),
-               .tokens = reading.mapped().text.sequence().tokens(),
+  over_[id] = {.tenant = sequence.tenant(),
+               .adapter = sequence.adapter(),
+               .tokens = sequence.tokens(),
                .arrivals = std::move(reading.mapped().arrivals)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/kv/blob.h"
 
@@ -51,6 +52,17 @@ std::vector<kv::Part> ChunkCoder::parts_of(chain::Span layers, size_t level) con
       parts.back().profile = rounding_->profile_id;
     }
     layer = parts.back().end_layer;
+  }
+  return parts;
+}
+
+std::vector<kv::Part> ChunkCoder::parts_at(chain::Span layers,
+                                           std::span<const uint8_t> levels) const {
+  ATOLL_CHECK(std::ssize(levels) == layers.size());
+  std::vector<kv::Part> parts;
+  for (int32_t layer = layers.begin; layer < layers.end; layer = parts.back().end_layer) {
+    const size_t level = levels[static_cast<size_t>(layer - layers.begin)];
+    parts.push_back(parts_of({layer, layers.end}, level).front());
   }
   return parts;
 }

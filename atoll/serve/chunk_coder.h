@@ -54,6 +54,8 @@ class ChunkCoder {
   size_t num_levels() const;
   /// How these layers are coded at that level, in order.
   std::vector<kv::Part> parts_of(chain::Span layers, size_t level) const;
+  /// The same where each layer is said to have come at a level of its own.
+  std::vector<kv::Part> parts_at(chain::Span layers, std::span<const uint8_t> levels) const;
   /// Of a chunk with that first position: without turns where none of it is, or may be, rounded.
   Place place_of(int64_t begin, bool rounds) const;
   /// Of pages of a chunk, whose first layer is `first_layer`. Throws InputError where it cannot be

@@ -69,6 +69,9 @@ void Engine::purge(uint64_t tenant) {
     for (Text& text : *texts)
       text.is_private = text.is_private || text.sequence->tenant() == tenant;
   }
+}
+
+void Engine::purge_kept(uint64_t tenant) const {
   if (!options_.kept) return;
   for (const kv::ChunkNames& names : options_.kept->names) {
     options_.kept->desk->purge(names.group_of(tenant));

@@ -68,6 +68,8 @@ class Engine {
   void drop(const std::set<Sequence::Id>& ids);
   /// What was read for that tenant is kept no more.
   void purge(uint64_t tenant);
+  /// The same of what its desk keeps. Thread-safe, and done when it returns.
+  void purge_kept(uint64_t tenant) const;
   /// All texts fail with that reason.
   void end(const std::string& reason);
   /// One pass. Says nothing to anybody.

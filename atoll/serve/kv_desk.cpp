@@ -54,14 +54,16 @@ KvDesk::KvDesk(KvDeskOptions options, Hooks hooks, const Clock& clock)
       restorer_([this] { run_restoring(); }) {}
 
 KvDesk::~KvDesk() {
-  {
-    const MutexLock lock(mutex_);
-    stops_ = true;
-    changed_.notify_all();
-  }
+  stop();
   keeper_.join();
   restorer_.join();
-  for (const Digest& group : to_purge_) store_.purge(group);
+  store_.remove_purged();
+}
+
+void KvDesk::stop() {
+  const MutexLock lock(mutex_);
+  stops_ = true;
+  changed_.notify_all();
 }
 
 void KvDesk::keep(KeptPages pages) {
@@ -78,7 +80,8 @@ void KvDesk::keep(KeptPages pages) {
 void KvDesk::restore(chain::Restore order, chain::Span pages_layers) {
   const MutexLock lock(mutex_);
   if (to_restore_.size() >= kMostOrders) return;  // Its gateway does not wait for ever.
-  to_restore_.push_back({std::move(order), pages_layers, clock_.now()});
+  to_restore_.push_back(
+      {.restore = std::move(order), .pages_layers = pages_layers, .begun = clock_.now()});
   changed_.notify_all();
 }
 
@@ -123,7 +126,8 @@ void KvDesk::purge(const Digest& group) {
     return put.message.blobs.front().name.group == group;
   };
   puts_.erase(std::remove_if(puts_.begin() + (sent_ ? 1 : 0), puts_.end(), is_of_it), puts_.end());
-  to_purge_.push_back(group);
+  store_.purge(group);
+  has_purged_ = true;
   changed_.notify_all();
 }
 
@@ -142,12 +146,12 @@ void KvDesk::put_away(const kv::BlobName& name, kv::SharedBlob blob) {
   if (!was_purged(name.group)) store_.put(name, std::move(blob));
 }
 
-void KvDesk::hear(chain::Fetched answer) {
+void KvDesk::hear(const std::string& holder, chain::Fetched answer) {
   const MutexLock lock(mutex_);
   const auto found = questions_.find(answer.number);
   if (found == questions_.end()) return;
   Question& question = found->second;
-  if (question.answer) return;
+  if (question.answer || question.holder != holder) return;
   double bytes = 0;
   for (const Bytes& blob : answer.blobs) bytes += static_cast<double>(blob.size());
   const Time now = clock_.now();
@@ -218,11 +222,9 @@ void KvDesk::run_keeping() {
   while (!stops_) {
     const Time now = clock_.now();
     send_next(now);
-    if (!to_purge_.empty()) {
-      const Digest group = to_purge_.front();
-      to_purge_.pop_front();
+    if (std::exchange(has_purged_, false)) {
       lock.unlock();
-      store_.purge(group);
+      store_.remove_purged();
       lock.lock();
     } else if (!to_keep_.empty()) {
       const KeptPages pages = std::move(to_keep_.front());

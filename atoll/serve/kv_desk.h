@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,7 +50,8 @@ struct KeptPages {
   std::vector<at::Tensor> pages;
 };
 
-/// Chunks of a text, the first ones, in a cache's pages; and of each at which level it came.
+/// Chunks of a text, the first ones, in a cache's pages; and of each at which level each of the
+/// layers came that were asked for.
 struct FoundChunks {
   std::vector<at::Tensor> pages;
   std::vector<uint8_t> levels;
@@ -72,20 +74,28 @@ class KvDesk {
   KvDesk(const KvDesk&) = delete;
   KvDesk& operator=(const KvDesk&) = delete;
 
-  // Thread-safe, and quick but for find() and fetch().
+  // Thread-safe, and quick but for find(), find_as() and fetch().
+  /// Nobody waits for anything of it any more.
+  void stop();
   void keep(KeptPages pages);
   /// Pages are to have these layers of the server's.
   void restore(chain::Restore order, chain::Span pages_layers);
   /// As many chunks as are to be had, from number `first` on, in pages of these layers of the
   /// server's. Waits for it.
   FoundChunks find(const chain::Restore& order, chain::Span pages_layers, size_t first = 0);
+  /// Pages of the order's layers, of all of its chunks, as they were found with these levels, from
+  /// its holders; none where that cannot be, or takes longer than `patience`. Waits for it, and
+  /// lets other things that come over the same lines go first.
+  std::vector<at::Tensor> find_as(const chain::Restore& order, std::span<const uint8_t> levels,
+                                  Duration patience);
   /// From another server: what is asked for, from its disk if need be; to be kept; what came.
   chain::Fetched fetch(const chain::Fetch& question);
   chain::Stored store(chain::Store blobs);
   /// Nothing of that group is kept here any more, nor what comes of it in the next minute: it may
   /// have been on its way.
   void purge(const Digest& group);
-  void hear(chain::Fetched answer);
+  /// From the server at that address.
+  void hear(const std::string& holder, chain::Fetched answer);
   void hear(const chain::Stored& answer);
   /// Layers times positions a second, to neighbours; 0: not yet known.
   double neighbour_speed() const;
@@ -95,13 +105,17 @@ class KvDesk {
     chain::Restore restore;
     chain::Span pages_layers;
     Time begun{};
+    /// As each layer of each chunk is to be found; empty: as is best.
+    std::span<const uint8_t> levels = {};
+    Time until = Time::max();
     bool may_round = true;    // Some other server may have it rounded.
     std::string helper = {};  // Who had some of it last.
   };
   /// A chunk of an order whose blobs are being gathered.
   struct Gathering {
     size_t chunk = 0;
-    double bytes = 0;  // To come, about.
+    std::vector<std::string> holders;  // Are asked in this order.
+    double bytes = 0;                  // To come, about.
     std::vector<kv::Part> parts;
     std::vector<kv::BlobName> names;    // Of each part,
     std::vector<kv::SharedBlob> blobs;  // null as long as it is missing,
@@ -137,6 +151,7 @@ class KvDesk {
   std::vector<double> bytes_by_level(chain::Span layers) const ATOLL_REQUIRES(mutex_);
   kv::Pace pace_of(const Order& order) const ATOLL_REQUIRES(mutex_);
   std::optional<Gathering> begin_gathering(const Order& order, size_t chunk, double num_asked);
+  Gathering gathering_of(const Order& order, size_t chunk, std::span<const kv::Part> parts);
   Gathering gathering_at(const Order& order, size_t chunk, size_t level);
   void ask(const Order& order, Gathering& gathering);
   bool gather(Order& order, Gathering& gathering);
@@ -160,7 +175,7 @@ class KvDesk {
   std::deque<KeptPages> to_keep_ ATOLL_GUARDED_BY(mutex_);
   int64_t to_keep_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;
   std::deque<Order> to_restore_ ATOLL_GUARDED_BY(mutex_);
-  std::deque<Digest> to_purge_ ATOLL_GUARDED_BY(mutex_);  // From the store.
+  bool has_purged_ ATOLL_GUARDED_BY(mutex_) = false;  // Its files are still to be removed.
   std::map<Digest, Time> purged_ ATOLL_GUARDED_BY(mutex_);
   std::map<uint64_t, Question> questions_ ATOLL_GUARDED_BY(mutex_);  // By number.
   std::deque<Put> puts_ ATOLL_GUARDED_BY(mutex_);  // The first one is under way if `sent_`.

@@ -18,6 +18,9 @@ constexpr int64_t kPagesOfChunk = kv::kChunkTokens / model::KvPool::kPagePositio
 constexpr double kAheadBytes = 2 << 20;
 constexpr size_t kLeastAhead = 2;
 constexpr size_t kMostAhead = 32;
+// Of what servers have had: so much of a server in all, and at once.
+constexpr double kMostAsHad = 256 << 20;
+constexpr double kGentleBytes = 256 << 10;
 
 }  // namespace
 
@@ -55,15 +58,25 @@ size_t KvDesk::Gathering::level() const {
 }
 
 KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t level) {
-  Gathering gathering{.chunk = chunk};
+  return gathering_of(order, chunk, coder_.parts_of(order.restore.layers, level));
+}
+
+/// What is here to the bit takes the place of what is rounded.
+KvDesk::Gathering KvDesk::gathering_of(const Order& order, size_t chunk,
+                                       std::span<const kv::Part> parts) {
   const chain::Restore& said = order.restore;
+  Gathering gathering{.chunk = chunk, .holders = said.holders};
+  const auto helper = std::ranges::find(gathering.holders, order.helper);
+  if (helper != gathering.holders.end()) {  // Who has had some has more.
+    std::rotate(gathering.holders.begin(), helper, helper + 1);
+  }
   const auto add = [&](const kv::Part& part, kv::BlobName name, kv::SharedBlob blob) {
     gathering.parts.push_back(part);
     gathering.names.push_back(name);
     gathering.are_own.push_back(blob != nullptr);
     gathering.blobs.push_back(std::move(blob));
   };
-  for (const kv::Part& part : coder_.parts_of(said.layers, level)) {
+  for (const kv::Part& part : parts) {
     std::vector<std::pair<kv::BlobName, kv::SharedBlob>> exact;
     for (int32_t layer = part.first_layer; layer < part.end_layer; ++layer) {
       const auto name = kv::name_of(said.group, said.chunks[chunk], {layer, layer + 1});
@@ -95,6 +108,14 @@ KvDesk::Gathering KvDesk::gathering_at(const Order& order, size_t chunk, size_t 
 std::optional<KvDesk::Gathering> KvDesk::begin_gathering(const Order& order, size_t chunk,
                                                          double num_asked) {
   const chain::Restore& said = order.restore;
+  if (!order.levels.empty()) {
+    const auto num_layers = static_cast<size_t>(said.layers.size());
+    Gathering gathering = gathering_of(
+        order, chunk,
+        coder_.parts_at(said.layers, order.levels.subspan(chunk * num_layers, num_layers)));
+    ask(order, gathering);
+    return gathering;
+  }
   const size_t num_left = said.chunks.size() - chunk;
   size_t level = 0;
   size_t smallest = 0;
@@ -124,10 +145,15 @@ std::optional<KvDesk::Gathering> KvDesk::begin_gathering(const Order& order, siz
 void KvDesk::ask(const Order& order, Gathering& gathering) {
   gathering.question = 0;
   chain::Fetch question;
+  const bool is_gentle = !order.levels.empty();
+  double bytes = 0;
   for (size_t i = 0; i < gathering.names.size(); ++i) {
-    if (gathering.blobs[i] == nullptr) question.names.push_back(gathering.names[i]);
+    if (gathering.blobs[i] != nullptr) continue;
+    if (is_gentle && bytes >= kGentleBytes) break;
+    question.names.push_back(gathering.names[i]);
+    bytes += gathering.bytes / static_cast<double>(gathering.names.size());
   }
-  const std::vector<std::string>& holders = order.restore.holders;
+  const std::vector<std::string>& holders = gathering.holders;
   if (!std::exchange(gathering.has_helped, false)) ++gathering.next_holder;
   if (question.names.empty() || gathering.next_holder > holders.size()) return;
   {
@@ -146,11 +172,12 @@ bool KvDesk::gather(Order& order, Gathering& gathering) {
       MutexLock lock(mutex_);
       Question& question = questions_.at(gathering.question);
       const Time since = std::max(question.asked, last_answer_);
-      changed_.wait_for(lock, since + patience(kMostInMessage) - clock_.now(),
+      changed_.wait_for(lock,
+                        std::min(since + patience(kMostInMessage), order.until) - clock_.now(),
                         [&]() ATOLL_REQUIRES(mutex_) { return stops_ || question.answer; });
       answer = std::move(question.answer);
       questions_.erase(gathering.question);
-      if (stops_) return false;
+      if (stops_ || clock_.now() >= order.until) return false;
     }
     size_t next = 0;
     for (size_t i = 0; answer && i < gathering.names.size(); ++i) {
@@ -161,7 +188,7 @@ bool KvDesk::gather(Order& order, Gathering& gathering) {
       gathering.blobs[i] = std::make_shared<const Bytes>(std::move(blob));
       gathering.are_own[i] = false;
       gathering.has_helped = true;
-      order.helper = order.restore.holders[gathering.next_holder - 1];
+      order.helper = gathering.holders[gathering.next_holder - 1];
     }
     ask(order, gathering);
   }
@@ -205,7 +232,30 @@ bool KvDesk::have(Order& order, Gathering& gathering, std::span<const at::Tensor
 }
 
 FoundChunks KvDesk::find(const chain::Restore& restore, chain::Span pages_layers, size_t first) {
-  return find({restore, pages_layers, clock_.now()}, first);
+  return find({.restore = restore, .pages_layers = pages_layers, .begun = clock_.now()}, first);
+}
+
+std::vector<at::Tensor> KvDesk::find_as(const chain::Restore& order,
+                                        std::span<const uint8_t> levels, Duration patience) {
+  const auto num_layers = static_cast<size_t>(order.layers.size());
+  double bytes = 0;
+  {
+    const MutexLock lock(mutex_);
+    for (const uint8_t level : levels) {
+      if (level >= layer_bytes_.size()) return {};
+      bytes += layer_bytes_[level];
+    }
+  }
+  if (levels.empty() || levels.size() != order.chunks.size() * num_layers || bytes > kMostAsHad) {
+    return {};
+  }
+  FoundChunks found = find({.restore = order,
+                            .pages_layers = order.layers,
+                            .begun = clock_.now(),
+                            .levels = levels,
+                            .until = clock_.now() + patience});
+  if (found.pages.size() < order.chunks.size() * kPagesOfChunk) return {};
+  return std::move(found.pages);
 }
 
 /// Chunks from number `next` to before `end` are asked for, as many as may be under way.
@@ -217,7 +267,8 @@ void KvDesk::ask_ahead(const Order& order, size_t& next, size_t& end,
     const MutexLock lock(mutex_);
     return pace_of(order).bytes_per_second > 0;
   }();
-  while (next < end && ahead.size() < kMostAhead) {
+  const size_t most = order.levels.empty() ? kMostAhead : 1;
+  while (next < end && ahead.size() < most) {
     if (num_asked > 0 && !is_speed_known) return;
     if (ahead.size() >= kLeastAhead && num_asked >= kAheadBytes) return;
     auto gathering = begin_gathering(order, next, num_asked);
@@ -250,7 +301,7 @@ FoundChunks KvDesk::find(Order order, size_t first) {
                                 at::TensorOptions().dtype(at::kBFloat16)));
     }
     bool is_there = have(order, gathering, pages);
-    if (!is_there && gathering.level() > 0) {  // Nobody has it rounded.
+    if (!is_there && gathering.level() > 0 && order.levels.empty()) {  // Nobody has it rounded.
       order.may_round = false;
       auto exact = begin_gathering(order, gathering.chunk, 0);
       if (!exact) break;
@@ -258,7 +309,10 @@ FoundChunks KvDesk::find(Order order, size_t first) {
       is_there = have(order, gathering, pages);
     }
     if (!is_there) break;
-    found.levels.push_back(static_cast<uint8_t>(gathering.level()));
+    for (const kv::Part& part : gathering.parts) {
+      found.levels.insert(found.levels.end(), static_cast<size_t>(part.num_layers()),
+                          static_cast<uint8_t>(level_of(part)));
+    }
     std::ranges::move(pages, std::back_inserter(found.pages));
   }
   const MutexLock lock(mutex_);

@@ -5,10 +5,12 @@
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -49,8 +51,9 @@ class KvDeskTest : public ::testing::Test {
   };
 
   void open(const std::string& name, const std::string& model = kModel,
-            std::shared_ptr<const Rounding> rounding = nullptr) {
-    KvDeskOptions options{.store = {.memory_bytes = 1 << 24, .folder = folder_.path() / name},
+            std::shared_ptr<const Rounding> rounding = nullptr, int64_t memory_bytes = 1 << 24) {
+    const fs::path folder = memory_bytes > 0 ? folder_.path() / name : fs::path();
+    KvDeskOptions options{.store = {.memory_bytes = memory_bytes, .folder = folder},
                           .model = model,
                           .shape = {.num_heads = 2, .head_size = 4},
                           .rounding = std::move(rounding),
@@ -94,7 +97,12 @@ class KvDeskTest : public ::testing::Test {
     if (auto* blobs = std::get_if<chain::Store>(&message)) {
       desks_.at(from)->hear(found->second->store(std::move(*blobs)));
     } else {
-      desks_.at(from)->hear(found->second->fetch(std::get<chain::Fetch>(message)));
+      const chain::Fetched answer = found->second->fetch(std::get<chain::Fetch>(message));
+      for (const std::string& other : {std::string("who was not asked"), to}) {
+        chain::Fetched said = answer;
+        if (other != to) said.blobs.assign(said.blobs.size(), {});
+        desks_.at(from)->hear(other, std::move(said));
+      }
     }
   }
   void keep(const std::string& name, const std::vector<kv::Chunk>& chunks,
@@ -304,7 +312,8 @@ TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
   order.round_after_ms = 0;
   const FoundChunks found = restore("b", order);
   // As long as nothing is known of the line the best one; then there is no time left.
-  EXPECT_EQ(found.levels, (std::vector<uint8_t>{1, 2, 0}));
+  const std::vector<uint8_t> levels{1, 1, 0, 2, 2, 0, 0, 0, 0};  // The last layer is in no group.
+  EXPECT_EQ(found.levels, levels);
   ASSERT_EQ(found.pages.size(), 3 * kPages);
   const auto of_chunk = [&](const std::vector<at::Tensor>& all, size_t chunk) {
     return std::span(all).subspan(chunk * kPages, kPages);
@@ -319,9 +328,10 @@ TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
     EXPECT_EQ(error_of(of_chunk(found.pages, chunk), of_chunk(pages, chunk), 2), 0) << chunk;
   }
   // What a server has itself comes to the bit, and so does another's without a profile.
-  EXPECT_EQ(restore("a", order).levels, (std::vector<uint8_t>{0, 0, 0}));
+  const std::vector<uint8_t> exact(9, 0);
+  EXPECT_EQ(restore("a", order).levels, exact);
   const FoundChunks other = restore("c", order);
-  EXPECT_EQ(other.levels, (std::vector<uint8_t>{0, 0, 0}));
+  EXPECT_EQ(other.levels, exact);
   expect_same(other.pages, pages, 3 * kPages);
   // Nobody else hears of what came rounded.
   expect_same(restore("b", chunks, {"a"}), pages, 3 * kPages);
@@ -329,7 +339,37 @@ TEST_F(KvDeskTest, AnothersComesRoundedWhereThatIsAskedForButForTheLastChunk) {
   open("d", kModel, sample_rounding());
   chain::Restore patient = order;
   patient.round_after_ms = 3'600'000;
-  EXPECT_EQ(restore("d", patient).levels, (std::vector<uint8_t>{1, 0, 0}));
+  EXPECT_EQ(restore("d", patient).levels, (std::vector<uint8_t>{1, 1, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST_F(KvDeskTest, WhatAServerHasHadIsFoundAsItHadIt) {
+  const auto chunks = chunks_of(1);
+  const auto pages = random_pages(3 * kPages);
+  for (const char* const name : {"a", "b"}) open(name, kModel, sample_rounding());
+  keep("a", chunks, pages);
+  chain::Restore order = order_of(chunks, {"a"});
+  order.round_after_ms = 0;
+  const FoundChunks had = restore("b", order);
+  ASSERT_GT(*std::ranges::max_element(had.levels), 1);
+  open("auditor", kModel, sample_rounding(), 0);
+  const auto found_as = [&](const std::vector<uint8_t>& levels,
+                            Duration patience = std::chrono::seconds(30)) {
+    const chain::Restore asked = order_of(chunks, {"b"});
+    auto found = std::async(std::launch::async,
+                            [&] { return desks_.at("auditor")->find_as(asked, levels, patience); });
+    pump_until([&] { return found.wait_for(milliseconds(0)) == std::future_status::ready; });
+    return found.get();
+  };
+  expect_same(found_as(had.levels), had.pages, 3 * kPages);
+  // What it has not had is not there, nor what there are no levels of, nor what comes too late.
+  const std::vector<uint8_t> others{2, 2, 0, 2, 2, 0, 0, 0, 0};
+  EXPECT_TRUE(found_as(others).empty());
+  EXPECT_TRUE(found_as({had.levels.begin(), had.levels.end() - 1}).empty());
+  EXPECT_TRUE(found_as(std::vector<uint8_t>(9, 7)).empty());
+  EXPECT_TRUE(found_as(had.levels, Duration{}).empty());
+  // Who asks keeps nothing of it.
+  desks_.at("b")->purge(kGroup);
+  EXPECT_TRUE(found_as(had.levels).empty());
 }
 
 TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
@@ -340,8 +380,8 @@ TEST_F(KvDeskTest, WhatAHolderSendsTooSlowlyIsReadAnew) {
   chain::Restore order = order_of(chunks, {"a"});
   order.read_ms = 0;
   // How slowly the first one tells.
-  EXPECT_EQ(restore("b", order).levels.size(), 1U);
-  EXPECT_EQ(restore("a", order).levels.size(), 3U);  // They are here.
+  EXPECT_EQ(restore("b", order).levels.size(), 3U);
+  EXPECT_EQ(restore("a", order).levels.size(), 3U * 3);  // They are here.
 }
 
 TEST_F(KvDeskTest, WhatIsDamagedHereIsHadFromAnotherAndKept) {

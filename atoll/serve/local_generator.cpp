@@ -28,6 +28,11 @@ LocalGenerator::~LocalGenerator() {
   thread_.join();
 }
 
+void LocalGenerator::purge(uint64_t tenant) {
+  engine_->purge_kept(tenant);
+  TextDesk::purge(tenant);
+}
+
 void LocalGenerator::run() {
   MutexLock lock(mutex_);
   while (true) {

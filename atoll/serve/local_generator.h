@@ -18,6 +18,9 @@ class LocalGenerator final : public TextDesk {
   LocalGenerator(const LocalGenerator&) = delete;
   LocalGenerator& operator=(const LocalGenerator&) = delete;
 
+  /// What is on disk is gone once it returns.
+  void purge(uint64_t tenant) override;
+
  private:
   LocalGenerator(std::unique_ptr<Engine> engine, int64_t vocab_size);
   void wake() override ATOLL_REQUIRES(mutex_) { changed_.notify_all(); }

@@ -77,6 +77,7 @@ class SimulatedBlockServers {
   }
   int64_t restoring_ms = 1;  // What it takes to restore something, and up to 200 more.
   bool rounds_unasked = false;
+  bool says_too_few_levels = false;
   /// Sessions that a server has begun with what was kept.
   int64_t num_restored() const { return num_restored_; }
 
@@ -251,7 +252,8 @@ class SimulatedBlockServers {
         answer.end += kKeptTokens;
         // As if rounding changed nothing.
         const bool may_round = order.round_after_ms >= 0 || rounds_unasked;
-        answer.levels.push_back(may_round && holder != address ? 1 : 0);
+        answer.levels.insert(answer.levels.end(), static_cast<size_t>(order.layers.size()),
+                             may_round && holder != address ? 1 : 0);
         break;
       }
       if (answer.end == before) break;
@@ -263,7 +265,9 @@ class SimulatedBlockServers {
                                      std::move(memory), answer.end});
     } else {
       answer.end = 0;
+      answer.levels.clear();
     }
+    if (says_too_few_levels && !answer.levels.empty()) answer.levels.pop_back();
     to_gateway(address, answer);
   }
   void testify(const std::string& address, const Testify& question) {

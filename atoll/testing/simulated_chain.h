@@ -27,10 +27,13 @@ class SimulatedChain final : public SimulatedBlockServers {
     conductor_ = std::make_unique<Conductor>(options);
   }
 
-  double layer_speed = 100;  // Of many tokens, as its servers say.
+  bool gives_what_was_had = true;  // What began rounded can be recomputed.
+  double layer_speed = 100;        // Of many tokens, as its servers say.
   /// Of texts that are asked from now on, and how many of all their positions came rounded.
   std::optional<Duration> round_after;
   int64_t num_rounded() const { return num_rounded_; }
+  /// Audits of texts that began rounded.
+  int64_t num_rounded_audits() const { return num_rounded_audits_; }
   Conductor& conductor() { return *conductor_; }
   std::map<Conductor::Key, std::vector<uint64_t>>& texts() { return texts_; }
   std::map<Conductor::Key, std::string>& refused() { return refused_; }
@@ -194,12 +197,32 @@ class SimulatedChain final : public SimulatedBlockServers {
     }
     return found;
   }
+  /// Who recomputes it has to know at which level each layer of each chunk was.
+  void note_rounded_audit(const Conductor::SetAside& audit) {
+    ++num_rounded_audits_;
+    size_t num_levels = 0;
+    bool is_rounded = false;
+    for (const auto& levels : audit.levels) {
+      num_levels += levels.size();
+      is_rounded = is_rounded || std::ranges::count(levels, 1) > 0;
+    }
+    EXPECT_TRUE(is_rounded);
+    EXPECT_EQ(static_cast<int64_t>(num_levels), audit.num_rounded / kKeptTokens * kLayers);
+    EXPECT_LT(audit.num_rounded, audit.end);
+  }
   /// What each server of a chain should have seen.
   void recompute(const Conductor::Recompute& asked) {
     ASSERT_TRUE(set_aside_.contains(asked.number));
     const auto set_aside = set_aside_.extract(asked.number);
     const auto& [tokens, arrived, arrived_from] = set_aside.mapped();
     Recomputed found{.number = asked.number, .hops = {}};
+    if (asked.hops.front().restored > 0 && !gives_what_was_had) {
+      after(1, [this, found] {
+        conductor_->recomputed(found, now_);
+        act();
+      });
+      return;
+    }
     const auto errors_of = [&](const std::vector<Fingerprint>& said, const auto& values,
                                size_t from) {
       std::vector<float> rows;
@@ -323,6 +346,7 @@ class SimulatedChain final : public SimulatedBlockServers {
         refused_[refuse->key] = refuse->reason;
       } else if (const auto* audit = std::get_if<Conductor::SetAside>(&action)) {
         const auto& tokens = texts_.at(audit->key);
+        if (audit->num_rounded > 0) note_rounded_audit(*audit);
         set_aside_[audit->number] = {{tokens.begin(), tokens.begin() + audit->end},
                                      arrivals_[audit->key].of(audit->session),
                                      arrivals_[audit->key].begin()};
@@ -351,6 +375,7 @@ class SimulatedChain final : public SimulatedBlockServers {
   std::map<Conductor::Key, int64_t> kept_;
   std::map<Conductor::Key, std::string> refused_;
   int64_t num_rounded_ = 0;
+  int64_t num_rounded_audits_ = 0;
   std::map<Conductor::Key, Arrivals> arrivals_;
   struct Aside {
     std::vector<uint64_t> tokens;

@@ -592,12 +592,23 @@ class KeptTest(Serving):
         swarm.serve("b", "0:6", *words)
         wanted = {"cached_tokens": 128 * num_chunks, "lossy_tokens": 128 * (num_chunks - 1)}
         for attempt in range(10):  # On a machine that stalls it may seem quicker to read.
-            url = self.gateway(f"rounded{attempt}")
+            url = self.gateway(f"rounded{attempt}", "--audit", 1, *words)
             said = self.answered(url, lossy_kv=0)
             details = said["usage"]["prompt_tokens_details"]
             if details == wanted:
                 break
         self.assertEqual(details, wanted)
+        # What follows is recomputed with the keys and values that the servers had, and is right.
+        before = self.audited(url)
+        def is_audited():
+            nonlocal before
+            is_rounded = self.answered(url, lossy_kv=0, max_tokens=200)["usage"]["prompt_tokens_details"] == wanted
+            if not is_rounded:
+                before = self.audited(url)
+            return is_rounded and self.audited(url) > before
+        wait_for(is_audited, "an audit of a text that began rounded")
+        # Where something was found wrong all that was kept would be forgotten.
+        wait_for(lambda: self.answered(url, lossy_kv=0)["usage"]["prompt_tokens_details"] == wanted, "what is kept on")
         # Who wants to the bit what came rounded has it so.
         self.check_found(lambda name: self.gateway(name, "--lossy-kv", 0), 128 * num_chunks, lossy_kv=False)
         strict = self.gateway("strict", "--deterministic")
@@ -606,6 +617,9 @@ class KeptTest(Serving):
         self.assertEqual(refused.exception.code, 400)
         self.assertIn("lossy_kv", refused.exception.read().decode())
         self.assertGreater(self.cached(strict), 0)
+
+    def audited(self, url):
+        return int(re.search(r"atoll_audited_tokens_total\{.*\} (\d+)", ask(url, "/metrics"))[1])
 
     def tokens(self):
         made = subprocess.run([ATOLL, "tokenizer", "encode", "--tokenizer", self.model, "--text", "-"], input=LONG, check=True, capture_output=True, text=True)
