@@ -116,7 +116,7 @@ const World& world() {
     }
     const std::vector<ValueTable> tables(kChannels, ValueTable(0, std::vector<uint32_t>{1}));
     world.profile.vectorwise.push_back(
-        {.steps_P = std::vector<float>(2 * kLayers, 1),
+        {.steps_PC = std::vector<float>(2 * kAll, 1),
          .planes_P = std::vector<VectorwisePlane>(2 * kLayers, {.tables_C = tables})});
     world.turns = {.num_tokens = kTokens,
                    .head_size = 64,

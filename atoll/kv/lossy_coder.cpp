@@ -116,7 +116,7 @@ class LevelOfHead {
       if ((some_PCT[i] & kMagnitude) >= kTooLarge) refused_T[i % num_tokens] = 1;
     }
     if (std::ranges::count(refused_T, 0) < std::ssize(refused_T)) return refused_T;
-    encode_vectorwise(some_PCT, head_.num_channels, steps_, vectorwise_, out);
+    encode_vectorwise(some_PCT, head_.num_channels, steps_PC_, vectorwise_, out);
     return refused_T;
   }
 
@@ -132,7 +132,7 @@ class LevelOfHead {
     }
     if (planes_.empty()) return;
     std::vector<uint16_t> some_PCT(planes_.size() * head_.num_channels * turns.num_tokens);
-    decode_vectorwise(in, head_.num_channels, steps_, vectorwise_, some_PCT);
+    decode_vectorwise(in, head_.num_channels, steps_PC_, vectorwise_, some_PCT);
     auto from = some_PCT.begin();
     for (const size_t plane : planes_) {
       const auto to = plane_in(kv_PCT, plane);
@@ -148,7 +148,8 @@ class LevelOfHead {
       const auto plane = static_cast<size_t>(p);
       if (!is_taken.empty() && is_taken[plane] != 0) continue;
       planes_.push_back(plane);
-      steps_.push_back(level.steps_P[plane]);
+      const auto steps_C = level.steps_of(plane);
+      steps_PC_.insert(steps_PC_.end(), steps_C.begin(), steps_C.end());
       vectorwise_.push_back(level.planes_P[plane]);
     }
   }
@@ -174,9 +175,9 @@ class LevelOfHead {
 
   const BlobHead& head_;
   const Profile& profile_;
-  std::vector<size_t> groups_;  // Whose layers are all here.
-  std::vector<size_t> planes_;  // All others, of the model,
-  std::vector<float> steps_;    // and how they are rounded.
+  std::vector<size_t> groups_;   // Whose layers are all here.
+  std::vector<size_t> planes_;   // All others, of the model,
+  std::vector<float> steps_PC_;  // and how they are rounded.
   std::vector<VectorwisePlane> vectorwise_;
 };
 

@@ -221,7 +221,7 @@ TEST(Profile, ComesBackAndIsRefusedWhereItIsDamaged) {
   write_profile(made);
   EXPECT_EQ(whole.profile.model, "m");
   EXPECT_EQ(whole.profile.means_PC, made.means_PC);
-  EXPECT_EQ(whole.profile.vectorwise[0].steps_P, made.vectorwise[0].steps_P);
+  EXPECT_EQ(whole.profile.vectorwise[0].steps_PC, made.vectorwise[0].steps_PC);
   EXPECT_EQ(whole.profile.vectorwise[0].planes_P[3].anchors_C,
             made.vectorwise[0].planes_P[3].anchors_C);
   EXPECT_EQ(whole.profile.transforms[1].groups[2].tables_R, made.transforms[1].groups[2].tables_R);

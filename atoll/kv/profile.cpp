@@ -14,7 +14,7 @@ namespace atl::kv {
 namespace {
 
 constexpr uint32_t kMagic = 0x504b5441;
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr size_t kMaxModelName = 256;
 constexpr int32_t kMaxLayers = 4096;
 constexpr uint32_t kMaxChannels = 1 << 16;
@@ -33,21 +33,28 @@ std::vector<ValueTable> get_tables(ByteReader& in, size_t count) {
 }
 
 void put_vectorwise(ByteWriter& writer, VectorwiseLevel& level) {
-  put_floats(writer, level.steps_P);
+  put_floats(writer, level.steps_PC);
   for (VectorwisePlane& plane : level.planes_P) {
-    writer.put(plane.mode);
+    writer.put(plane.mode).put(plane.usual_scale);
     put_tables(writer, plane.tables_C);
     put_tables(writer, plane.anchors_C);
   }
 }
 
 VectorwiseLevel get_vectorwise(ByteReader& in, size_t num_planes, size_t num_channels) {
-  VectorwiseLevel level{.steps_P = get_floats(in, num_planes), .planes_P = {}};
-  if (std::ranges::any_of(level.steps_P, [](float steps) { return steps < 1 || steps > 1000; })) {
+  VectorwiseLevel level{.steps_PC = get_floats(in, num_planes * num_channels), .planes_P = {}};
+  const auto is_impossible = [](float steps) { return steps < kLeastSteps || steps > kMostSteps; };
+  if (std::ranges::any_of(level.steps_PC, is_impossible)) {
     throw InputError("a level has an impossible number of steps");
   }
   for (size_t p = 0; p < num_planes; ++p) {
-    VectorwisePlane plane{.mode = in.get<VectorwiseMode>(), .tables_C = {}, .anchors_C = {}};
+    VectorwisePlane plane{.mode = in.get<VectorwiseMode>(),
+                          .usual_scale = in.get<int16_t>(),
+                          .tables_C = {},
+                          .anchors_C = {}};
+    if (plane.usual_scale < 0 || plane.usual_scale > kMostScale) {
+      throw InputError("a level has a scale beyond all");
+    }
     const bool is_anchored = plane.mode == VectorwiseMode::kAnchored;
     if (!is_anchored && plane.mode != VectorwiseMode::kDirect) {
       throw InputError("a level has planes of an unknown mode");

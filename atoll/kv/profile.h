@@ -27,8 +27,13 @@ struct Group {
 };
 
 struct VectorwiseLevel {
-  std::vector<float> steps_P;
+  std::vector<float> steps_PC;
   std::vector<VectorwisePlane> planes_P;
+
+  std::span<const float> steps_of(size_t plane) const {
+    const size_t num_channels = steps_PC.size() / planes_P.size();
+    return std::span(steps_PC).subspan(plane * num_channels, num_channels);
+  }
 };
 
 struct TransformLevel {

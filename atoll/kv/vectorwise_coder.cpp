@@ -20,7 +20,9 @@ constexpr float kAnchorSteps = 127;
 constexpr int kLeastExponent = -100;  // Of a scale: what is smaller is as good as 0.
 constexpr int kRoots = 8;
 constexpr int kMostExponent = 127;  // Of a value, before which it ends.
-constexpr int16_t kMostScale = kRoots * (kMostExponent - kLeastExponent) + 1;
+static_assert(kMostScale == kRoots * (kMostExponent - kLeastExponent) + 1);
+/// A token 8 times as large has a scale of its own.
+constexpr int16_t kFarBeyond = 3 * kRoots;
 constexpr uint16_t kMagnitude = 0x7FFF;
 constexpr uint16_t kTooLarge = 0x7F00;  // 2^127.
 constexpr int32_t kMostNumber = 32'000;
@@ -29,21 +31,6 @@ constexpr uint8_t kOwnTables = 2;  // Beside the mode.
 /// 2^(i/8).
 constexpr std::array<float, kRoots> kRoot = {1.0F,       1.0905077F, 1.1892071F, 1.2968396F,
                                              1.4142135F, 1.5422108F, 1.6817929F, 1.8340081F};
-
-float scale_of(int16_t index) {
-  if (index == 0) return 0;
-  return std::ldexp(kRoot[static_cast<size_t>(index - 1) % kRoots],
-                    kLeastExponent + (index - 1) / kRoots);
-}
-
-int16_t scale_for(float most) {
-  if (most < std::ldexp(1.0F, kLeastExponent)) return 0;
-  int exponent = 0;
-  std::frexp(most, &exponent);  // most < 2^exponent.
-  auto index = static_cast<int16_t>(kRoots * (exponent - 1 - kLeastExponent) + 1);
-  while (scale_of(index) < most) ++index;
-  return index;
-}
 
 ATOLL_INLINE float float_of(uint16_t bf16) { return codec::float_of(uint32_t{bf16} << 16); }
 ATOLL_INLINE uint16_t bf16_of(float value) {
@@ -57,13 +44,13 @@ ATOLL_CLONES void take_most(const uint16_t* from, size_t count, uint16_t* most) 
   }
 }
 
-/// to = (x - base) * factor, rounded. Returns the largest magnitude.
+/// to = (x - base) * factor * steps, rounded. Returns the largest magnitude.
 ATOLL_CLONES int32_t quantise(const uint16_t* x, const float* base, const float* factor,
-                              size_t count, int16_t* to) {
+                              float steps, size_t count, int16_t* to) {
   int32_t most = 0;
   for (size_t t = 0; t < count; ++t) {
     // What is beyond all numbers is cut off, and told.
-    const float scaled = std::clamp((float_of(x[t]) - base[t]) * factor[t], -1e6F, 1e6F);
+    const float scaled = std::clamp((float_of(x[t]) - base[t]) * (factor[t] * steps), -1e6F, 1e6F);
     const int32_t number = codec::round_to_int(scaled);
     to[t] = static_cast<int16_t>(number);
     most = std::max(most, std::abs(number));
@@ -71,29 +58,32 @@ ATOLL_CLONES int32_t quantise(const uint16_t* x, const float* base, const float*
   return most;
 }
 
-ATOLL_CLONES void dequantise(const int16_t* numbers, const float* base, const float* step,
-                             size_t count, uint16_t* to) {
+ATOLL_CLONES void dequantise(const int16_t* numbers, const float* base, const float* scale,
+                             float share, size_t count, uint16_t* to) {
   for (size_t t = 0; t < count; ++t) {
-    to[t] = bf16_of(base[t] + static_cast<float>(numbers[t]) * step[t]);
+    to[t] = bf16_of(base[t] + static_cast<float>(numbers[t]) * (scale[t] * share));
   }
 }
 
-/// Of a plane's tokens: by which values are multiplied to be rounded, and then to come back.
-struct Steps {
-  std::vector<float> factors_T, steps_T;
+/// Of a plane's tokens, and what is multiplied with before values are rounded.
+struct Scales {
+  std::vector<float> scales_T, factors_T;
 
-  Steps(std::span<const int16_t> scales_T, float num_steps) {
-    for (const int16_t index : scales_T) {
+  explicit Scales(std::span<const int16_t> indices_T) {
+    for (const int16_t index : indices_T) {
       const float scale = scale_of(index);
-      factors_T.push_back(scale == 0 ? 0 : num_steps / scale);
-      steps_T.push_back(scale / num_steps);
+      scales_T.push_back(scale);
+      factors_T.push_back(scale == 0 ? 0 : 1 / scale);
     }
   }
 };
 
+/// An anchor's, where its channel's are fewer.
+float anchor_steps(float steps) { return std::max(steps, kAnchorSteps); }
+
 /// What the tokens of an anchor's group are told from: its value, but a token of zeros stays one.
-void spread(float anchor, std::span<const float> steps_T, std::span<float> base_T) {
-  for (size_t t = 0; t < base_T.size(); ++t) base_T[t] = steps_T[t] == 0 ? 0 : anchor;
+void spread(float anchor, std::span<const float> scales_T, std::span<float> base_T) {
+  for (size_t t = 0; t < base_T.size(); ++t) base_T[t] = scales_T[t] == 0 ? 0 : anchor;
 }
 
 /// A plane's numbers: of tokens, or of the anchors among them and of the others.
@@ -124,7 +114,8 @@ class Places {
   size_t num_tokens_;
 };
 
-std::vector<int16_t> scales_of(std::span<const uint16_t> plane_CT, size_t num_tokens) {
+std::vector<int16_t> scales_of(std::span<const uint16_t> plane_CT, size_t num_tokens,
+                               int16_t usual_scale) {
   std::vector<uint16_t> most(num_tokens);
   for (size_t at = 0; at < plane_CT.size(); at += num_tokens) {
     take_most(plane_CT.data() + at, num_tokens, most.data());
@@ -132,36 +123,40 @@ std::vector<int16_t> scales_of(std::span<const uint16_t> plane_CT, size_t num_to
   std::vector<int16_t> scales;
   for (const uint16_t magnitude : most) {
     if (magnitude >= kTooLarge) throw InputError("keys or values are not finite, or nearly so");
-    scales.push_back(scale_for(float_of(magnitude)));
+    const int16_t own = scale_number(float_of(magnitude));
+    const bool is_usual = usual_scale > 0 && own > 0 && own <= usual_scale + kFarBeyond;
+    scales.push_back(is_usual ? usual_scale : own);
   }
   return scales;
 }
 
 /// Nothing where a difference is beyond all numbers.
 std::optional<Numbers> numbers_of(std::span<const uint16_t> plane_CT,
-                                  std::span<const int16_t> scales_T, float num_steps,
+                                  std::span<const int16_t> scales_T, std::span<const float> steps_C,
                                   VectorwiseMode mode) {
   const size_t num_tokens = scales_T.size();
-  const Steps own(scales_T, num_steps);
-  const Steps of_anchors(scales_T, kAnchorSteps);
+  const Scales scales(scales_T);
   const Places places(mode, num_tokens);
   Numbers numbers;
   std::vector<float> base(num_tokens);
   std::vector<int16_t> row(num_tokens);
   int32_t most = 0;
-  for (size_t at = 0; at < plane_CT.size(); at += num_tokens) {
-    const uint16_t* const x = plane_CT.data() + at;
+  for (size_t c = 0; c < steps_C.size(); ++c) {
+    const uint16_t* const x = plane_CT.data() + c * num_tokens;
+    const float of_anchors = anchor_steps(steps_C[c]);
     for (size_t i = 0; i < places.num_anchors(); ++i) {
       const size_t anchor = i * kGroup;
       const float none = 0;
       int16_t number = 0;
-      quantise(x + anchor, &none, &of_anchors.factors_T[anchor], 1, &number);
+      quantise(x + anchor, &none, &scales.factors_T[anchor], of_anchors, 1, &number);
       numbers.anchors_CT.push_back(number);
       const size_t count = std::min(kGroup, num_tokens - anchor);
-      spread(static_cast<float>(number) * of_anchors.steps_T[anchor],
-             std::span(own.steps_T).subspan(anchor, count), std::span(base).subspan(anchor, count));
+      spread(static_cast<float>(number) * (scales.scales_T[anchor] * (1 / of_anchors)),
+             std::span(scales.scales_T).subspan(anchor, count),
+             std::span(base).subspan(anchor, count));
     }
-    most = std::max(most, quantise(x, base.data(), own.factors_T.data(), num_tokens, row.data()));
+    most = std::max(most, quantise(x, base.data(), scales.factors_T.data(), steps_C[c], num_tokens,
+                                   row.data()));
     places.for_groups([&](size_t first, size_t count) {
       const auto begin = row.begin() + static_cast<std::ptrdiff_t>(first);
       numbers.others_CT.insert(numbers.others_CT.end(), begin,
@@ -186,11 +181,11 @@ void encode_numbers(std::span<const int16_t> numbers_CT, size_t num_channels,
 
 /// Nothing where that is not possible in this mode.
 std::optional<Bytes> encode_plane(std::span<const uint16_t> plane_CT,
-                                  std::span<const int16_t> scales_T, float num_steps,
+                                  std::span<const int16_t> scales_T, std::span<const float> steps_C,
                                   const VectorwisePlane& how) {
-  const auto numbers = numbers_of(plane_CT, scales_T, num_steps, how.mode);
+  const auto numbers = numbers_of(plane_CT, scales_T, steps_C, how.mode);
   if (!numbers) return std::nullopt;
-  const size_t num_channels = plane_CT.size() / scales_T.size();
+  const size_t num_channels = steps_C.size();
   const uint8_t own = how.tables_C.empty() ? kOwnTables : 0;
   Bytes out{static_cast<std::byte>(static_cast<uint8_t>(how.mode) | own)};
   encode_numbers(scales_T, 1, {}, out);
@@ -214,13 +209,32 @@ std::vector<ValueTable> tables_of(std::span<const int16_t> numbers_CT, size_t nu
 
 }  // namespace
 
-FittedPlane fit_vectorwise(std::span<const uint16_t> plane_CT, size_t num_channels, float steps) {
-  const std::vector<int16_t> scales_T = scales_of(plane_CT, plane_CT.size() / num_channels);
+float scale_of(int16_t index) {
+  if (index == 0) return 0;
+  return std::ldexp(kRoot[static_cast<size_t>(index - 1) % kRoots],
+                    kLeastExponent + (index - 1) / kRoots);
+}
+
+int16_t scale_number(float most) {
+  if (most < std::ldexp(1.0F, kLeastExponent)) return 0;
+  int exponent = 0;
+  std::frexp(most, &exponent);  // most < 2^exponent.
+  auto index = static_cast<int16_t>(kRoots * (exponent - 1 - kLeastExponent) + 1);
+  while (scale_of(index) < most) ++index;
+  return index;
+}
+
+FittedPlane fit_vectorwise(std::span<const uint16_t> plane_CT, std::span<const float> steps_C,
+                           int16_t usual_scale) {
+  const size_t num_channels = steps_C.size();
+  const std::vector<int16_t> scales_T =
+      scales_of(plane_CT, plane_CT.size() / num_channels, usual_scale);
   std::optional<FittedPlane> best;
   for (const auto mode : {VectorwiseMode::kDirect, VectorwiseMode::kAnchored}) {
-    const auto numbers = numbers_of(plane_CT, scales_T, steps, mode);
+    const auto numbers = numbers_of(plane_CT, scales_T, steps_C, mode);
     if (!numbers) continue;
-    FittedPlane fitted{.plane = {.mode = mode, .tables_C = {}, .anchors_C = {}}};
+    FittedPlane fitted{
+        .plane = {.mode = mode, .usual_scale = usual_scale, .tables_C = {}, .anchors_C = {}}};
     fitted.plane.tables_C = tables_of(numbers->others_CT, num_channels, fitted.bits);
     if (mode == VectorwiseMode::kAnchored) {
       fitted.plane.anchors_C = tables_of(numbers->anchors_CT, num_channels, fitted.bits);
@@ -231,33 +245,36 @@ FittedPlane fit_vectorwise(std::span<const uint16_t> plane_CT, size_t num_channe
 }
 
 void encode_vectorwise(std::span<const uint16_t> kv_PCT, size_t num_channels,
-                       std::span<const float> steps_P, std::span<const VectorwisePlane> planes_P,
+                       std::span<const float> steps_PC, std::span<const VectorwisePlane> planes_P,
                        Bytes& out) {
-  const size_t size = kv_PCT.size() / steps_P.size();
-  const size_t num_tokens = size / num_channels;
-  ATOLL_CHECK(num_tokens > 0 && kv_PCT.size() == steps_P.size() * num_channels * num_tokens);
-  ATOLL_CHECK(planes_P.empty() || planes_P.size() == steps_P.size());
-  for (size_t p = 0; p < steps_P.size(); ++p) {
+  const size_t num_planes = steps_PC.size() / num_channels;
+  const size_t num_tokens = kv_PCT.size() / steps_PC.size();
+  const size_t size = num_channels * num_tokens;
+  ATOLL_CHECK(num_tokens > 0 && kv_PCT.size() == num_planes * size);
+  ATOLL_CHECK(planes_P.empty() || planes_P.size() == num_planes);
+  for (size_t p = 0; p < num_planes; ++p) {
     const auto plane_CT = kv_PCT.subspan(p * size, size);
-    const std::vector<int16_t> scales_T = scales_of(plane_CT, num_tokens);
+    const auto steps_C = steps_PC.subspan(p * num_channels, num_channels);
+    const std::vector<int16_t> scales_T =
+        scales_of(plane_CT, num_tokens, planes_P.empty() ? 0 : planes_P[p].usual_scale);
     std::optional<Bytes> best;
-    if (!planes_P.empty()) best = encode_plane(plane_CT, scales_T, steps_P[p], planes_P[p]);
+    if (!planes_P.empty()) best = encode_plane(plane_CT, scales_T, steps_C, planes_P[p]);
     if (!best) {
-      best = encode_plane(plane_CT, scales_T, steps_P[p], {.mode = VectorwiseMode::kDirect});
-      auto other =
-          encode_plane(plane_CT, scales_T, steps_P[p], {.mode = VectorwiseMode::kAnchored});
+      best = encode_plane(plane_CT, scales_T, steps_C, {.mode = VectorwiseMode::kDirect});
+      auto other = encode_plane(plane_CT, scales_T, steps_C, {.mode = VectorwiseMode::kAnchored});
       if (other && other->size() < best->size()) best = std::move(other);
     }
     out.insert(out.end(), best->begin(), best->end());
   }
 }
 
-void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const float> steps_P,
+void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const float> steps_PC,
                        std::span<const VectorwisePlane> planes_P, std::span<uint16_t> kv_PCT) {
-  ATOLL_CHECK(planes_P.empty() || planes_P.size() == steps_P.size());
-  const size_t size = kv_PCT.size() / steps_P.size();
-  const size_t num_tokens = size / num_channels;
-  for (size_t p = 0; p < steps_P.size(); ++p) {
+  const size_t num_planes = steps_PC.size() / num_channels;
+  ATOLL_CHECK(planes_P.empty() || planes_P.size() == num_planes);
+  const size_t num_tokens = kv_PCT.size() / steps_PC.size();
+  const size_t size = num_channels * num_tokens;
+  for (size_t p = 0; p < num_planes; ++p) {
     const auto said = in.get<uint8_t>();
     const auto mode = VectorwiseMode{static_cast<uint8_t>(said & 1U)};
     const bool is_own = (said & kOwnTables) != 0;
@@ -274,23 +291,25 @@ void decode_vectorwise(ByteReader& in, size_t num_channels, std::span<const floa
     const Places places(mode, num_tokens);
     const auto anchors_CT = decode_numbers(in, num_channels, places.num_anchors(), how.anchors_C);
     const auto others_CT = decode_numbers(in, num_channels, places.num_others(), how.tables_C);
-    const Steps own(scales_T, steps_P[p]);
-    const Steps of_anchors(scales_T, kAnchorSteps);
+    const Scales scales(scales_T);
     std::vector<float> base(num_tokens);
     for (size_t c = 0; c < num_channels; ++c) {
+      const float steps = steps_PC[p * num_channels + c];
+      const float of_anchors = 1 / anchor_steps(steps);
       uint16_t* const to = kv_PCT.data() + p * size + c * num_tokens;
       for (size_t i = 0; i < places.num_anchors(); ++i) {
         const size_t anchor = i * kGroup;
         const float value = static_cast<float>(anchors_CT[c * places.num_anchors() + i]) *
-                            of_anchors.steps_T[anchor];
+                            (scales.scales_T[anchor] * of_anchors);
         to[anchor] = bf16_of(value);
         const size_t count = std::min(kGroup, num_tokens - anchor);
-        spread(value, std::span(own.steps_T).subspan(anchor, count),
+        spread(value, std::span(scales.scales_T).subspan(anchor, count),
                std::span(base).subspan(anchor, count));
       }
       const int16_t* next = others_CT.data() + c * places.num_others();
       places.for_groups([&](size_t first, size_t count) {
-        dequantise(next, base.data() + first, own.steps_T.data() + first, count, to + first);
+        dequantise(next, base.data() + first, scales.scales_T.data() + first, 1 / steps, count,
+                   to + first);
         next += count;
       });
     }

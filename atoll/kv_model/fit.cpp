@@ -182,43 +182,73 @@ std::vector<uint16_t> plane_of(const Samples& samples, size_t plane, size_t max_
   return plane_CN;
 }
 
-/// From 0 to a token's scale so many steps of the size `step` / sqrt(sensitivity): what is dear is
-/// rounded finely.
-float steps_of(std::span<const uint16_t> plane_CN, size_t num_channels, double dearness,
-               double step) {
-  const double scale = typical_scale(plane_CN, num_channels);
-  return static_cast<float>(std::clamp(scale * std::sqrt(dearness) / step, 1.0, 127.0));
+/// What an error costs in each channel of a plane. Pairs of a key that turn have it together: each
+/// of them is at all angles.
+std::vector<double> dearness_of(const Samples& samples, const Sensitivity& sensitivity,
+                                size_t plane, double ridge) {
+  const at::Tensor diagonal_C = sensitivity_CC(sensitivity, plane).diagonal().contiguous();
+  const double* const data = diagonal_C.const_data_ptr<double>();
+  std::vector<double> dearness(data, data + diagonal_C.numel());
+  const kv::Turns& turns = samples.kept_turns();
+  const kv::TurnTable* const table = plane % 2 == 0 ? turns.of(plane / 2) : nullptr;
+  const size_t num_pairs = table == nullptr ? 0 : table->cos_RT.size() / turns.num_tokens;
+  for (size_t head = 0; head < dearness.size(); head += turns.head_size) {
+    for (size_t i = head; i < head + num_pairs; ++i) {
+      dearness[i] = dearness[i + num_pairs] = (dearness[i] + dearness[i + num_pairs]) / 2;
+    }
+  }
+  const double mean =
+      std::accumulate(dearness.begin(), dearness.end(), 0.0) / static_cast<double>(dearness.size());
+  for (double& each : dearness) each = std::max(each + ridge * mean, 1e-30);
+  return dearness;
 }
 
+/// A plane of which vectorwise levels are made.
+struct PlaneToFit {
+  std::vector<uint16_t> some_CN;
+  std::vector<double> dearness_C;
+  int16_t usual_scale = 0;
+
+  /// From 0 to the usual scale so many steps of the size `step` / sqrt(dearness): what is dear is
+  /// rounded finely.
+  std::vector<float> steps_C(double step) const {
+    std::vector<float> steps;
+    for (const double dearness : dearness_C) {
+      const double wanted = double{kv::scale_of(usual_scale)} * std::sqrt(dearness) / step;
+      steps.push_back(std::clamp(static_cast<float>(wanted), kv::kLeastSteps, kv::kMostSteps));
+    }
+    return steps;
+  }
+};
+
 void fit_vectorwise(const Samples& samples, const Sensitivity& sensitivity,
-                    std::span<const double> all_bits, kv::Profile& profile) {
+                    const FitOptions& options, kv::Profile& profile) {
   constexpr size_t kTexts = 3;
-  const size_t num_channels = samples.num_channels();
-  std::vector<std::vector<uint16_t>> some;
-  std::vector<double> dearness;
+  std::vector<PlaneToFit> planes;
   for (size_t p = 0; p < profile.num_planes(); ++p) {
-    some.push_back(plane_of(samples, p, kTexts));
-    const double trace = sensitivity_CC(sensitivity, p).trace().item<double>();
-    dearness.push_back(std::max(trace / static_cast<double>(num_channels), 1e-30));
+    PlaneToFit& plane = planes.emplace_back();
+    plane.some_CN = plane_of(samples, p, kTexts);
+    plane.dearness_C = dearness_of(samples, sensitivity, p, options.ridge);
+    const double typical = typical_scale(plane.some_CN, plane.dearness_C.size());
+    plane.usual_scale = std::max<int16_t>(1, kv::scale_number(static_cast<float>(typical)));
   }
   const auto bits_with = [&](double step) {
     double bits = 0;
     double count = 0;
-    for (size_t p = 0; p < some.size(); ++p) {
-      const float steps = steps_of(some[p], num_channels, dearness[p], step);
-      bits += kv::fit_vectorwise(some[p], num_channels, steps).bits;
-      count += static_cast<double>(some[p].size());
+    for (const PlaneToFit& plane : planes) {
+      bits += kv::fit_vectorwise(plane.some_CN, plane.steps_C(step), plane.usual_scale).bits;
+      count += static_cast<double>(plane.some_CN.size());
     }
     return bits / count;
   };
-  for (const double bits : all_bits) {
+  for (const double bits : options.vectorwise_bits) {
     const double step = step_where(bits_with, bits, 12);
     kv::VectorwiseLevel& level = profile.vectorwise.emplace_back();
-    for (size_t p = 0; p < some.size(); ++p) {
-      level.steps_P.push_back(steps_of(some[p], num_channels, dearness[p], step));
+    for (size_t p = 0; p < planes.size(); ++p) {
+      const std::vector<float> steps_C = planes[p].steps_C(step);
       const auto plane_CN = plane_of(samples, p, samples.num_texts());
-      level.planes_P.push_back(
-          kv::fit_vectorwise(plane_CN, num_channels, level.steps_P.back()).plane);
+      level.planes_P.push_back(kv::fit_vectorwise(plane_CN, steps_C, planes[p].usual_scale).plane);
+      level.steps_PC.insert(level.steps_PC.end(), steps_C.begin(), steps_C.end());
     }
   }
 }
@@ -250,7 +280,7 @@ kv::Profile fit_profile(const model::Model& model, const std::string& digest,
   }
   profile.means_PC = samples.means_PC();
   fit_transforms(samples, sensitivity, options, profile);
-  fit_vectorwise(samples, sensitivity, options.vectorwise_bits, profile);
+  fit_vectorwise(samples, sensitivity, options, profile);
   return profile;
 }
 

@@ -121,8 +121,8 @@ class Published final : public Scheme {
   static std::vector<float> steps_of(const kv::BlobHead& head) {
     std::vector<float> steps;
     for (int32_t layer = head.first_layer; layer < head.end_layer; ++layer) {
-      steps.push_back(3 * layer < head.end_layer ? 15 : 7);
-      steps.push_back(layer < 2 ? 15 : 7);
+      steps.insert(steps.end(), head.num_channels, 3 * layer < head.end_layer ? 15 : 7);
+      steps.insert(steps.end(), head.num_channels, layer < 2 ? 15 : 7);
     }
     return steps;
   }

@@ -73,10 +73,12 @@ inline Profile profile_of(const std::string& model) {
   }
   const std::vector<ValueTable> tables(kChannels, wide_table());
   profile.vectorwise.push_back(
-      {.steps_P = std::vector<float>(2 * kLayers, 15),
+      {.steps_PC = std::vector<float>(2 * kLayers * kChannels, 15),
        .planes_P = std::vector<VectorwisePlane>(2 * kLayers, {.tables_C = tables})});
-  profile.vectorwise.front().planes_P[3] = {
-      .mode = VectorwiseMode::kAnchored, .tables_C = tables, .anchors_C = tables};
+  profile.vectorwise.front().planes_P[3] = {.mode = VectorwiseMode::kAnchored,
+                                            .usual_scale = 801,
+                                            .tables_C = tables,
+                                            .anchors_C = tables};
   for (const uint32_t num_components : {16U, 11U}) {
     const GroupLevel level{.num_components = num_components,
                            .step = {.step = kStep, .means = {0.9F, 1.9F}},
