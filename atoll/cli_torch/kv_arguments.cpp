@@ -8,17 +8,27 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/name.h"
+#include "atoll/base/quantity.h"
 #include "atoll/base/sealing.h"
 #include "atoll/cli/real_number.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/identity/private_file.h"
 #include "atoll/kv_model/planes.h"
-#include "atoll/run/link_rate.h"
 
 namespace atl::cli {
 namespace {
 
 constexpr double kGib = int64_t{1} << 30;
+
+/// Of whichever model. Throws InputError, which names the option.
+LoadedProfile read_profile_file(const std::string& option, const std::string& file) {
+  try {
+    const MappedFile mapped(file);
+    return {.profile = kv::read_profile(mapped.bytes()), .id = kv::profile_id(mapped.bytes())};
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: '{}': {}", option, file, error.what()));
+  }
+}
 
 }  // namespace
 
@@ -49,13 +59,7 @@ void add_neighbour_arguments(CLI::App& command, KvStoreArguments& arguments) {
 
 LoadedProfile load_profile(const std::string& option, const std::string& file,
                            const std::string& digest) {
-  const MappedFile mapped(file);
-  LoadedProfile loaded;
-  try {
-    loaded = {.profile = kv::read_profile(mapped.bytes()), .id = kv::profile_id(mapped.bytes())};
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: '{}': {}", option, file, error.what()));
-  }
+  LoadedProfile loaded = read_profile_file(option, file);
   if (loaded.profile.model == digest) return loaded;
   throw InputError(fmt::format(
       "{}: '{}' is of the model '{}', and this one is '{}'; fit one to it, with the same "
@@ -77,6 +81,21 @@ std::shared_ptr<const serve::Rounding> rounding_of(const std::string& file,
   return rounding;
 }
 
+double neighbour_rate(const KvStoreArguments& arguments) {
+  const std::string& text = arguments.neighbour_rate;
+  for (const Unit& unit : kRateUnits) {
+    if (text == fmt::format("0{}", unit.name)) return 0;
+  }
+  if (const auto bits = parse_quantity(text, kRateUnits)) return *bits / 8;
+  throw UsageError(fmt::format(
+      "--neighbour-rate: '{}' is no rate; write for example 20mbit, or 0bit for no copies", text));
+}
+
+void require_neighbour_arguments(const KvStoreArguments& arguments) {
+  neighbour_rate(arguments);
+  if (!arguments.profile.empty()) read_profile_file("--kv-profile", arguments.profile);
+}
+
 int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes) {
   if (arguments.memory_gib < 0) return kv_bytes / 8;
   return static_cast<int64_t>(arguments.memory_gib * kGib);
@@ -87,7 +106,7 @@ serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t 
                                      const std::string& digest) {
   // Before anything is made: GCC 12 destroys twice what an initialiser list had when it is left.
   auto rounding = rounding_of(arguments.profile, config, digest);
-  const double neighbour_rate = run::parse_link_rate(arguments.neighbour_rate) / 8;
+  const double bytes_per_s = neighbour_rate(arguments);
   return {.store = {.memory_bytes = kv_store_memory(arguments, kv_bytes),
                     .folder = arguments.folder,
                     .disk_bytes = static_cast<int64_t>(arguments.disk_gib * kGib)},
@@ -95,7 +114,7 @@ serve::KvDeskOptions kv_desk_options(const KvStoreArguments& arguments, int64_t 
           .shape = {.num_heads = config.num_kv_heads, .head_size = config.head_size()},
           .rounding = std::move(rounding),
           .num_threads = at::get_num_threads(),
-          .neighbour_rate = neighbour_rate};
+          .neighbour_rate = bytes_per_s};
 }
 
 std::unique_ptr<serve::KvDesk> own_kv_desk(const KvStoreArguments& arguments, int64_t kv_bytes,

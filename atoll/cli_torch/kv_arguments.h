@@ -29,6 +29,11 @@ void add_kv_store_arguments(CLI::App& command, KvStoreArguments& arguments);
 /// --neighbour-rate, --kv-profile.
 void add_neighbour_arguments(CLI::App& command, KvStoreArguments& arguments);
 
+/// What is wrong with their words is said before a model is read. Throws UsageError, InputError.
+void require_neighbour_arguments(const KvStoreArguments& arguments);
+/// --neighbour-rate in bytes a second; 0: no copies are sent. Throws UsageError.
+double neighbour_rate(const KvStoreArguments& arguments);
+
 /// Of a process with so many bytes for keys and values of texts under way.
 int64_t kv_store_memory(const KvStoreArguments& arguments, int64_t kv_bytes);
 

@@ -280,6 +280,7 @@ void serve_layers(const ServeArguments& arguments) {
   const auto named = named_layers(arguments.blocks);
   const double upload_rate =
       arguments.upload_rate.empty() ? 0 : run::parse_link_rate(arguments.upload_rate);
+  require_neighbour_arguments(arguments.kept);
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
   const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
