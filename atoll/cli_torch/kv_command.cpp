@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -62,8 +64,9 @@ Example:
 constexpr const char* kMeasureFooter = R"(
 For each window, the keys and values of its first tokens are encoded and decoded, and the model
 predicts the tokens behind them on what came back. Prints for each way how many bits an element
-takes, with all that is stored, by how much perplexity grows, with a 95 % interval over windows, and
-millions of elements that are encoded and decoded in a second of one core.
+takes, with all that is stored, by how much perplexity grows, with a 95 % interval over windows
+where there are several, and millions of elements that are encoded and decoded in a second of one
+core.
 
 Examples:
   atoll kv measure my-model --text held-out/*.txt --windows 16
@@ -124,6 +127,17 @@ kv_model::Sensitivity sensitivity_of(const std::filesystem::path& folder,
                                        [&] { bar.update(done += 1); });
 }
 
+/// Fitting takes hours: a folder that is mistyped is found before them, and is not made.
+void require_place(const std::string& file) {
+  const auto folder = std::filesystem::path(file).parent_path();
+  std::error_code none;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
+    throw UsageError(fmt::format("--out: there is no folder '{}' for '{}'; make it, or name another",
+                                 folder.string(), file));
+  }
+  require_output_file(file, "--out");
+}
+
 void fit(const FitArguments& arguments) {
   const SystemClock clock;
   const std::string digest = layers_of_files(arguments.text.model, clock).digest;
@@ -175,6 +189,13 @@ nlohmann::ordered_json json_of(const kv_model::Rates& found, const MeasureArgume
   return json;
 }
 
+/// Of one window there is no interval.
+std::string growth_text(const kv_model::Rate& rate) {
+  const std::string growth = fmt::format("{:+.2f} %", 100 * rate.growth);
+  if (!std::isfinite(rate.half_interval)) return growth;
+  return fmt::format("{} +- {:.2f}", growth, 100 * rate.half_interval);
+}
+
 void print_table(const kv_model::Rates& found, const MeasureArguments& arguments) {
   fmt::print("{} windows: {} tokens coded, the next {} scored; perplexity {:.3f} as they are\n",
              arguments.text.windows, arguments.shape.prefix, arguments.shape.scored,
@@ -183,8 +204,7 @@ void print_table(const kv_model::Rates& found, const MeasureArguments& arguments
   fmt::print("{:<24}{:>10}{:>24}{:>14}{:>14}\n", "", "/element", "", "M/s", "M/s");
   for (const kv_model::Rate& rate : found.rates) {
     fmt::print("{:<24}{:>10.3f}{:>24}{:>14.1f}{:>14.1f}\n", rate.name, rate.bits,
-               fmt::format("{:+.2f} % +- {:.2f}", 100 * rate.growth, 100 * rate.half_interval),
-               rate.encoded_per_s / 1e6, rate.decoded_per_s / 1e6);
+               growth_text(rate), rate.encoded_per_s / 1e6, rate.decoded_per_s / 1e6);
   }
 }
 
@@ -270,7 +290,7 @@ void add_fit_command(CLI::App& app) {
       ->check(real_number(0.5, 10));
   command->footer(kFitFooter);
   command->callback([arguments] {
-    require_output_file(arguments->out, "--out");
+    require_place(arguments->out);
     fit(*arguments);
   });
 }

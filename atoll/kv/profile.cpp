@@ -177,7 +177,9 @@ Profile read_profile(std::span<const std::byte> bytes) {
     ByteReader in(said);
     return read_body(in);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("a profile of keys and values: {}", error.what()));
+    throw InputError(fmt::format(
+        "this is no whole profile of keys and values: {}; make it again with `atoll kv fit`",
+        error.what()));
   }
 }
 
