@@ -7,6 +7,7 @@
 // Shapes: those of model/kv_pages.h.
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -60,7 +61,7 @@ struct FoundChunks {
 class KvDesk {
  public:
   /// `send`: to another server, from any thread. `restored`: what was found of it. `tell`: of a
-  /// disk that cannot be written.
+  /// disk that cannot be written, or does not give back what was; from any thread, each once.
   struct Hooks {
     std::function<void(const std::string& address, const chain::Message& message)> send;
     std::function<void(const chain::Restore& order, chain::Span pages_layers, FoundChunks found)>
@@ -160,6 +161,7 @@ class KvDesk {
   FoundChunks find(Order order, size_t first = 0);
   bool open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
   bool have(Order& order, Gathering& gathering, std::span<const at::Tensor> pages);
+  void note_damage();
   void note_size(const kv::Part& part, size_t size);
   void send_next(Time now) ATOLL_REQUIRES(mutex_);
   Duration until_send(Time now) const ATOLL_REQUIRES(mutex_);
@@ -169,6 +171,7 @@ class KvDesk {
   const Hooks hooks_;
   const Clock& clock_;
   kv::BlobStore store_;
+  std::atomic<bool> has_told_damage_ = false;
   mutable Mutex mutex_;
   Condition changed_;
   bool stops_ ATOLL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 // A desk's search for chunks that somebody waits for: of its own, then of other servers', each at
 // the level that is in time (kv/level_choice.h), and opened while the next ones travel.
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -195,6 +196,16 @@ bool KvDesk::gather(Order& order, Gathering& gathering) {
   return std::ranges::all_of(gathering.blobs, [](const auto& blob) { return blob != nullptr; });
 }
 
+/// Of what lay in this server's own store. Texts go on all the same: who looks after the machine is
+/// told, and once.
+void KvDesk::note_damage() {
+  const auto& folder = options_.store.folder;
+  if (folder.empty() || has_told_damage_.exchange(true)) return;
+  hooks_.tell(fmt::format(
+      "kept keys and values in '{}' are damaged and are made anew; check the disk",
+      folder.string()));
+}
+
 /// False: some of it is damaged. That is not kept any more, and what is good is.
 bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::Tensor> pages) {
   const kv::Chunk& chunk = order.restore.chunks[gathering.chunk];
@@ -210,6 +221,7 @@ bool KvDesk::open(const Order& order, Gathering& gathering, std::span<const at::
       note_size(gathering.parts[i], gathering.blobs[i]->size());
     } catch (const InputError&) {
       is_good = false;
+      if (gathering.are_own[i]) note_damage();
       store_.remove(gathering.names[i]);
       gathering.blobs[i] = nullptr;
     }

@@ -14,6 +14,8 @@
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "atoll/testing/sample_profile.h"
 #include "atoll/testing/temporary_folder.h"
@@ -74,8 +76,21 @@ class KvDeskTest : public ::testing::Test {
                   const MutexLock lock(mutex_);
                   restored_.push_back({order, std::move(found)});
                 },
-            .tell = [](const std::string& sentence) { ADD_FAILURE() << sentence; }},
+            .tell =
+                [this](const std::string& sentence) {
+                  const MutexLock lock(mutex_);
+                  told_.push_back(sentence);
+                }},
         clock_);
+  }
+  void TearDown() override { EXPECT_EQ(take_told(), std::vector<std::string>()); }
+  std::vector<std::string> take_told() {
+    const MutexLock lock(mutex_);
+    return std::exchange(told_, {});
+  }
+  std::string damage_in(const std::string& name) const {
+    return "kept keys and values in '" + (folder_.path() / name).string() +
+           "' are damaged and are made anew; check the disk";
   }
   /// Messages are delivered until it holds.
   void pump_until(const std::function<bool()>& holds) {
@@ -187,6 +202,7 @@ class KvDeskTest : public ::testing::Test {
   Mutex mutex_;
   std::deque<std::tuple<std::string, std::string, chain::Message>> sent_ ATOLL_GUARDED_BY(mutex_);
   std::deque<Restored> restored_ ATOLL_GUARDED_BY(mutex_);
+  std::vector<std::string> told_ ATOLL_GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<KvDesk>> desks_;
 };
 
@@ -260,6 +276,8 @@ TEST_F(KvDeskTest, WhatIsDamagedIsNotRestoredAndGoes) {
     change_files("a", change);
     open("a");
     EXPECT_TRUE(restore("a", chunks).empty());
+    EXPECT_TRUE(restore("a", {chunks[0]}).empty());
+    EXPECT_EQ(take_told(), std::vector{damage_in("a")});  // Once.
     keep("a", chunks, pages);  // Anew.
     expect_same(restore("a", chunks), pages, 3 * kPages);
     desks_.clear();
@@ -273,6 +291,7 @@ TEST_F(KvDeskTest, WhatIsOfAnotherModelIsNotRestored) {
   desks_.clear();
   open("a", "another model");
   EXPECT_TRUE(restore("a", chunks).empty());
+  take_told();  // Names of another model's chunks are others: here they are damaged.
 }
 
 TEST_F(KvDeskTest, WhatAHolderHasDamagedTheNextOneHasWhole) {
@@ -390,6 +409,7 @@ TEST_F(KvDeskTest, WhatIsDamagedHereIsHadFromAnotherAndKept) {
   keep_and_damage_second(chunks, pages);
   expect_same(restore("b", chunks, {"a"}), pages, 3 * kPages);
   expect_same(restore("b", chunks), pages, 3 * kPages);
+  EXPECT_EQ(take_told(), std::vector{damage_in("b")});
 }
 
 TEST(FetchRates, BytesOverTimeOfEachHolderAsLongAsItIsNew) {
