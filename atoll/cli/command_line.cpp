@@ -132,10 +132,14 @@ void become_torch_program(char** argv, const std::vector<std::string>& more) {
                   program, std::strerror(errno)));
 }
 
-std::string invite_said(const std::string& argument) {
-  std::string text = identity::read_invite_argument(argument);
-  close_hidden(argument);
-  return text;
+std::string invite_said(const std::string& option, const std::string& argument) {
+  try {
+    std::string text = identity::read_invite_argument(argument);
+    close_hidden(argument);
+    return text;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", option, error.what()));
+  }
 }
 
 void close_hidden(const std::string& argument) {

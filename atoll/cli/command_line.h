@@ -37,8 +37,8 @@ std::string read_text(const std::string& file);
 void require_output_file(const std::string& path, const std::string& option);
 
 /// What an argument that may be an invite stands for (identity::read_invite_argument). Once: "-" is
-/// the next line of the standard input.
-std::string invite_said(const std::string& argument);
+/// the next line of the standard input. Throws InputError, which names `option`.
+std::string invite_said(const std::string& option, const std::string& argument);
 
 /// Of an argument that become_torch_program() hid from who lists processes: it was read.
 void close_hidden(const std::string& argument);

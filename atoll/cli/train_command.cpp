@@ -16,6 +16,7 @@
 #include "atoll/cli/whole_number.h"
 #include "atoll/identity/invite.h"
 #include "atoll/method/method.h"
+#include "atoll/net/address.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/prepare_data.h"
@@ -173,7 +174,7 @@ void train(const TrainArguments& arguments, char** argv,
   const bool alone = request.config.swarm.num_replicas() == 1;
   if (alone && !train_here) become_torch_program(argv);
   std::string& servers = request.config.adapter.servers;
-  servers = invite_said(servers);
+  servers = servers_said(servers);
   if (!alone && identity::is_invite_word(servers)) {
     throw UsageError(
         "--servers: an invite is for one island; have each one join (atoll join ... --servers "
@@ -211,6 +212,14 @@ void add_frozen_options(CLI::App& command, FrozenArguments& frozen) {
   command.add_option("--servers", frozen.servers,
                      "its layers are with the servers of a swarm (`atoll serve --join`): HOST:PORT "
                      "of their coordinator, or an invite for a gateway");
+}
+
+std::string servers_said(const std::string& argument) {
+  std::string servers = invite_said("--servers", argument);
+  if (!servers.empty() && !identity::is_invite_word(servers)) {
+    net::require_address("--servers", servers);
+  }
+  return servers;
 }
 
 void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string>& overrides) {

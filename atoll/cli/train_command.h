@@ -33,6 +33,8 @@ struct FrozenArguments {
 };
 /// --frozen and --servers, of `train` and `join`.
 void add_frozen_options(CLI::App& command, FrozenArguments& frozen);
+/// What --servers stands for: an invite, or HOST:PORT. Throws UsageError, InputError.
+std::string servers_said(const std::string& argument);
 /// What they say, as settings.
 void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string>& overrides);
 

@@ -60,11 +60,11 @@ void join(JoinArguments& arguments) {
   }
   if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
-  arguments.frozen.servers = invite_said(arguments.frozen.servers);
+  arguments.frozen.servers = servers_said(arguments.frozen.servers);
   add_frozen_overrides(arguments.frozen, arguments.options.overrides);
   arguments.options.folder = arguments.folder;
   if (!arguments.options.coordinator.empty()) {
-    arguments.options.coordinator = invite_said(arguments.options.coordinator);
+    arguments.options.coordinator = invite_said("coordinator", arguments.options.coordinator);
   }
   const SystemClock clock;
   const LayersOfServers layers_of_servers(clock);

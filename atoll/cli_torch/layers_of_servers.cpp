@@ -17,7 +17,7 @@ island::FindServers LayersOfServers::finder() const {
     const auto precision = chain::precision_of(adapter.wire);
     if (!precision)
       throw UsageError("adapter.wire is fp32, bf16 or int8, not '" + adapter.wire + "'");
-    SwarmArguments arguments{.join = adapter.servers};
+    SwarmArguments arguments{.join = adapter.servers, .option = "--servers", .kind = "trainer"};
     // What an invite brings; the settings name the coordinator from then on.
     const auto place_kept = folder / "servers";
     if (identity::is_invite_word(adapter.servers) || run::has_identity(place_kept)) {

@@ -46,7 +46,7 @@ std::string coordinator_of(const SwarmArguments& arguments, identity::Role role,
                                tell);
   }
   if (!arguments.join.empty()) {
-    net::require_address("--join", arguments.join);
+    net::require_address(arguments.option, arguments.join);
     return arguments.join;
   }
   const std::string known =
@@ -80,15 +80,15 @@ SwarmPlace::SwarmPlace(const SwarmArguments& given, identity::Role role, const C
     : clock_(clock), insecure_(given.insecure) {
   SwarmArguments arguments = given;
   if (!arguments.join.empty()) {
-    arguments.join = identity::read_invite_argument(given.join);
-    close_hidden(given.join);
+    arguments.join = invite_said(given.option, given.join);
   }
   if (!arguments.folder.empty()) folder_.emplace(arguments.folder);
   const bool is_member = folder_ && run::has_identity(arguments.folder);
   name_ = arguments.name;
   if (is_member) name_ = run::certified_peer(arguments.folder).name;
   if (name_.empty()) {
-    name_ = fmt::format("{}-{}", identity::name_of(role), random_name().substr(0, 6));
+    name_ = fmt::format("{}-{}", given.kind.empty() ? identity::name_of(role) : given.kind,
+                        random_name().substr(0, 6));
   }
   if (!swarm::is_valid_name(name_)) {
     throw UsageError(

@@ -23,6 +23,8 @@ struct SwarmArguments {
   std::string folder;  // With the certificate.
   std::string name;
   bool insecure = false;
+  std::string option = "--join";  // What `join` came by, for messages.
+  std::string kind;               // Begins a name that is made up; empty: its role does.
 };
 
 /// --join, --run, --name, --insecure; `role` for their help.

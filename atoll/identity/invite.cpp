@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -171,7 +173,10 @@ std::string read_invite_argument(std::string_view word, std::istream& input) {
   } else if (word.starts_with('@')) {
     const std::string path(word.substr(1));
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw InputError(fmt::format("nothing could be read from '{}'", path));
+    if (!file) {
+      throw InputError(
+          fmt::format("nothing could be read from '{}': {}", path, std::strerror(errno)));
+    }
     text = first_line_of(file, fmt::format("'{}'", path));
   }
   return std::string(trimmed(text));

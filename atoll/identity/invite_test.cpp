@@ -86,7 +86,7 @@ TEST(InviteTest, AnArgumentMayBeTheWordAFileOrTheInput) {
   std::istringstream none;
   EXPECT_THAT(message_of([&] { read_invite_argument("-", none); }), HasSubstr("standard input"));
   EXPECT_THAT(message_of([&] { read_invite_argument("@/no/such", none); }),
-              HasSubstr("'/no/such'"));
+              HasSubstr("'/no/such': No such file"));
   std::istringstream endless(std::string(100000, 'a'));
   EXPECT_LE(read_invite_argument("-", endless).size(), kMaxInviteBytes);
 }

@@ -120,6 +120,8 @@ class FinetuningTest(unittest.TestCase):
         self.assertIn("no projection 'query'", lora("x", "--adapter.targets=query", code=2))
         self.assertIn("adapter.prompt_tokens has no effect", lora("x", "--adapter.prompt_tokens=3", code=2))
         self.assertIn("--init is a model that is trained", lora("x", "--init", ROOT / "base", code=2))
+        self.assertIn("--servers: not an address", lora("x", "--servers", "garbage", code=2))
+        self.assertIn("--servers: nothing could be read from", lora("x", "--servers", "@nofile", code=1))
         self.assertIn("adapters are trained on the CPU", lora("x", "--train.device=cuda", code=2))
 
     def test_a_pickle_is_no_adapter(self):
