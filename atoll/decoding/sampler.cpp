@@ -197,7 +197,7 @@ int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, i
   ATOLL_CHECK(!logits_V.empty());
   for (const float logit : logits_V) {
     if (!std::isfinite(logit)) {
-      throw InputError("the model's logits are not finite: its weights are damaged");
+      throw NotFinite("the model's logits are not finite: its weights are damaged");
     }
   }
   if (options.temperature == 0 && allowed.empty()) {

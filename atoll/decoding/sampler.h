@@ -6,7 +6,15 @@
 #include <span>
 #include <vector>
 
+#include "atoll/base/error.h"
+
 namespace atl::decoding {
+
+/// Logits that are no numbers: the weights that made them are damaged.
+class NotFinite : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 struct SamplerOptions {
   double temperature = 1;  // Divides the logits; 0 takes the largest, the smallest id among equals.
@@ -25,7 +33,7 @@ struct SamplerOptions {
 void check(const SamplerOptions& options);
 
 /// The token after `position` tokens; of those with a bit in `allowed`, one at least, where there
-/// are bits. Throws InputError when a logit, allowed or not, is not finite: the model is damaged.
+/// are bits. Throws NotFinite when a logit, allowed or not, is not finite: the model is damaged.
 int64_t sample(std::span<const float> logits_V, const SamplerOptions& options, int64_t position,
                std::span<const uint64_t> allowed = {});
 

@@ -3,6 +3,7 @@
 #include "atoll/serve/adapted_generator.h"
 
 #include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "atoll/serve/local_generator.h"
@@ -70,6 +71,20 @@ TEST(AdaptedGeneratorTest, WhatOneAdapterHasReadIsNotThereForAnother) {
     EXPECT_EQ(again->ids(), first->ids());
     EXPECT_EQ(again->num_cached(), 64) << adapter;
   }
+}
+
+TEST(AdaptedGeneratorTest, AnAdapterThatOverflowsIsNamedAndTheModelAnswersOn) {
+  const auto adapter = drawn_adapter(1);
+  {
+    const at::NoGradGuard no_grad;
+    adapter->parameters().values_P().fill_(1e30);
+  }
+  const auto all =
+      std::make_shared<LocalGenerator>(small_model(), EngineOptions{.adapters = {adapter}});
+  const auto heard = asked(all, 1, request(5));
+  heard->wait();
+  EXPECT_THAT(heard->refusal().message, ::testing::HasSubstr("or of the adapter"));
+  EXPECT_EQ(asked(all, 0, request(5))->ids().size(), 12U);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/decoding/sampler.h"
 
 namespace atl::serve {
 namespace {
@@ -34,7 +35,14 @@ std::vector<decoding::Order> Sequence::orders(int64_t begin, int64_t end,
 }
 
 decoding::Outcome Sequence::follow(int64_t position, const at::Tensor& row) const {
-  return decoding::follow(order(position), values_of(row));
+  try {
+    return decoding::follow(order(position), values_of(row));
+  } catch (const decoding::NotFinite&) {
+    if (adapter_ == 0) throw;
+    throw InputError(
+        "the logits are not finite: the weights of the model, or of the adapter that reads this "
+        "text, are damaged");
+  }
 }
 
 Answer::Answer(Id id, decoding::GenerationRequest request, int64_t vocab_size, int64_t max_length,
