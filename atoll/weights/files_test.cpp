@@ -116,6 +116,12 @@ TEST_F(SafetensorsTest, FilesThatAreNoneAreRefused) {
   EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("too short"));
   std::ofstream(path) << "PK and much more text than eight bytes";
   EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("not a safetensors file"));
+  std::ofstream(path) << "PK\x03\x04 and what archives have behind it";
+  EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("like a zip archive"));
+  for (const char* const pickle : {"\x80\x02}q", "\x80\x04\x95 and much more than eight bytes"}) {
+    std::ofstream(path) << pickle;
+    EXPECT_THAT(message_of([&] { SafetensorsFile file(path); }), HasSubstr("like a pickle"));
+  }
   EXPECT_THAT(message_of([&] { SafetensorsFile file(folder_ / "absent"); }), HasSubstr("absent"));
 }
 

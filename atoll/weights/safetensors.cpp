@@ -163,6 +163,14 @@ Json parse_header(std::string_view text, const auto& fail) {
   return Json::parse(text.begin(), text.end(), check, /*allow_exceptions=*/false);
 }
 
+/// What a file that is none of ours is likely to be, by how it begins; empty: unknown.
+std::string other_format(std::span<const std::byte> contents) {
+  const std::string_view begin = as_text(contents.first(std::min<size_t>(contents.size(), 4)));
+  if (begin == "PK\x03\x04") return "a zip archive, as PyTorch's pickles are";
+  const bool is_pickle = begin.size() > 1 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5;
+  return is_pickle ? "a pickle" : "";
+}
+
 }  // namespace
 
 size_t num_bytes(DType type) { return entry(type).bytes; }
@@ -174,18 +182,26 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> contents,
   const auto fail = [&](const std::string& message) -> void {
     throw InputError(fmt::format("'{}': {}", file, message));
   };
-  if (contents.size() < kLengthBytes) fail("too short for a safetensors file");
+  // Safetensors of some lengths begin so too: it is said of what can be none.
+  const auto fail_as_other = [&](const std::string& message) {
+    const std::string other = other_format(contents);
+    if (other.empty()) fail(message);
+    fail(fmt::format("it looks like {}, which can run any program when it is read, and is refused; "
+                     "save it as safetensors",
+                     other));
+  };
+  if (contents.size() < kLengthBytes) fail_as_other("too short for a safetensors file");
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, contents.data(), kLengthBytes);
   if (header_bytes > kMaxHeaderBytes || header_bytes > contents.size() - kLengthBytes) {
-    fail(
+    fail_as_other(
         fmt::format("its header of {} bytes is not in the file, which holds {}; not a safetensors "
                     "file, or truncated",
                     header_bytes, contents.size()));
   }
   const char* text = reinterpret_cast<const char*>(contents.data()) + kLengthBytes;
   const Json header = parse_header({text, header_bytes}, fail);
-  if (!header.is_object()) fail("its header is not a JSON object");
+  if (!header.is_object()) fail_as_other("its header is not a JSON object");
 
   const std::span<const std::byte> data = contents.subspan(kLengthBytes + header_bytes);
   std::vector<TensorView> tensors;
