@@ -131,6 +131,7 @@ class ServeTest(unittest.TestCase):
                             (["serve", self.model, "--gateway", "--kv-gib", 0], "--kv-gib"),
                             (["serve", self.model, "--gateway", "--kv-store-gib", 1], "--kv-store"),
                             *((["serve", self.model, "--join", "127.0.0.1:1", *wrong], wrong[-1]) for wrong in (
+                                ["--neighbour-rate", "fast"], ["--neighbour-rate", "0"], ["--neighbour-rate", "0bit", "--blocks", "0:99"],
                                 ["--upload-rate", "fast"], ["--blocks", "1"], ["--blocks", "2:1"], ["--blocks", "0:99"], ["--advertise", "x"])),
                             (["serve", self.model, "--join", "127.0.0.1:1", "--head", "--blocks", "1:2"], "--head"),
                             (["serve", self.model, "--gateway", "--join", "127.0.0.1:1"], "one of them")):
