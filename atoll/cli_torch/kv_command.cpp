@@ -132,8 +132,9 @@ void require_place(const std::string& file) {
   const auto folder = std::filesystem::path(file).parent_path();
   std::error_code none;
   if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
-    throw UsageError(fmt::format("--out: there is no folder '{}' for '{}'; make it, or name another",
-                                 folder.string(), file));
+    throw UsageError(
+        fmt::format("--out: there is no folder '{}' for '{}'; make it, or name another",
+                    folder.string(), file));
   }
   require_output_file(file, "--out");
 }
