@@ -30,7 +30,9 @@ island::FindServers LayersOfServers::finder() const {
                                        .precision = *precision,
                                        .in_flight = adapter.in_flight,
                                        .log = print_note,
-                                       .stops = [] { return num_interrupts() > 1; }};
+                                       .stops = [] {
+                                         return num_interrupts() > 0 || has_to_leave();
+                                       }};
     options.post.watches = options.digest;
     return std::make_unique<serve::RemoteLayers>(
         model.config(), std::move(options),

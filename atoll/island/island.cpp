@@ -86,7 +86,12 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
                    .on_progress = on_progress,
                    .events = events});
   if (checkpoint) run.resume(*checkpoint);
-  return value_of(run.train(), folder);
+  try {
+    return value_of(run.train(), folder);
+  } catch (const Interrupted& interrupted) {
+    throw Interrupted(
+        fmt::format("{}; resume: {}", interrupted.what(), run::resume_command(folder, 1)));
+  }
 }
 
 run::Summary join_run_here(const JoinOptions& options, const run::RunFolder& folder,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/island/holdings.h"
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
@@ -148,6 +149,14 @@ void TrainingRun::begin() {
 }
 
 Result<run::Summary> TrainingRun::train() {
+  try {
+    return train_to_the_end();
+  } catch (const Interrupted& interrupted) {
+    give_up(interrupted.what());
+  }
+}
+
+Result<run::Summary> TrainingRun::train_to_the_end() {
   begin();
   const int64_t steps = parts_.config.train.steps;
   bool stopped = false;
@@ -208,6 +217,7 @@ Result<void> TrainingRun::train_step() {
   if (step_ >= last) validation_.measure_island();
   if (step_ >= last || strategy_->stop_requested()) return {};
   if (auto updated = update(); !updated) return updated;
+  is_whole_ = false;
   step_ = strategy_->step_after(step_);
   double pause = 0;
   if (step_ == last) {
@@ -218,6 +228,7 @@ Result<void> TrainingRun::train_step() {
   stop_.listen();
   if (stop_.leaves()) strategy_->leave_soon();
   auto done = strategy_->after_step(step_);
+  is_whole_ = true;
   time_.add(run::TimeSpent::On::kTraining, seconds(parts_.clock.now() - begin) - pause);
   take_rounds();
   has_synced_ = has_synced_ || has_caught_up;
@@ -293,6 +304,18 @@ void TrainingRun::checkpoint() {
     }
     return now;
   });
+}
+
+/// What this process has learned up to the last whole step is kept, where no other island's step
+/// has to be the same.
+void TrainingRun::give_up(const std::string& reason) {
+  const bool keeps = is_whole_ && step_ > began_at_ && parts_.averager.num_members() == 1;
+  if (keeps) checkpoint();
+  if (const auto error = checkpoints_.finish()) {
+    throw InputError(fmt::format("{}, and the last checkpoint failed: {}", reason, *error));
+  }
+  throw Interrupted(keeps ? fmt::format("{}; what was learned is kept at step {}", reason, step_)
+                          : reason);
 }
 
 /// As a checkpoint of `step` would have them, with the present values: the step decides whether

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/event.h"
@@ -74,12 +75,14 @@ class TrainingRun {
       int64_t step,
       const std::function<Result<collective::FetchedState>(int32_t fragment, size_t size)>& fetch);
   /// Trains to the last step, or to the agreed stop. A failure means that a peer was lost; the
-  /// checkpoints on disk stay valid.
+  /// checkpoints on disk stay valid. Throws Interrupted where its user ends it in the midst of a
+  /// step that cannot be finished: who trains alone has kept the one before.
   [[nodiscard]] Result<run::Summary> train();
 
  private:
   void replay(std::span<const run::LoggedRound> rounds);
   void begin();
+  Result<run::Summary> train_to_the_end();
   Result<void> train_step();
   /// Forward, backward and the inner optimiser's update, of the next unit.
   Result<void> update();
@@ -90,6 +93,7 @@ class TrainingRun {
   /// The step of a coming checkpoint that holds as much as any: live.* too, if one of them does.
   int64_t fullest_checkpoint() const;
   void checkpoint();
+  [[noreturn]] void give_up(const std::string& reason);
   weights::CheckpointContents contents(int64_t step);
   void evaluate_and_report(int64_t before);
   run::Progress progress() const;
@@ -113,6 +117,7 @@ class TrainingRun {
   int64_t step_ = 0;           // Optimiser steps done.
   int64_t first_step_ = 0;     // From which on this process has trained; see catch_up().
   int64_t began_at_ = 0;       // The step before the first one of this process.
+  bool is_whole_ = true;       // All that belongs to step_ was done.
   bool has_synced_ = false;    // With the last step.
   bool has_joined_ = false;    // In the middle of the run.
   bool is_at_commit_ = false;  // RunState::at_commit; the first checkpoint is of that.

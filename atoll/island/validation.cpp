@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "atoll/base/error.h"
 #include "atoll/train/evaluate.h"
 #include "atoll/train/unit_gradient.h"
 
@@ -56,9 +57,17 @@ double Validation::measure(const at::Tensor& parameters_P) {
   const at::Tensor kept_P = is_live ? at::Tensor() : live_P.clone();
   if (!is_live) live_P.copy_(parameters_P);
   const auto of_batch = [&](const train::Batch& batch) { return learner_.cross_entropy(batch); };
-  const double loss =
-      train::mean_loss(of_batch, rows_, options_.sequence_length, rows, batch_rows_);
-  if (!is_live) live_P.copy_(kept_P);
+  const auto go_back = [&] {
+    if (!is_live) live_P.copy_(kept_P);
+  };
+  double loss = 0;
+  try {
+    loss = train::mean_loss(of_batch, rows_, options_.sequence_length, rows, batch_rows_);
+  } catch (const InputError&) {  // What was learned may still be kept.
+    go_back();
+    throw;
+  }
+  go_back();
   time_.add(run::TimeSpent::On::kValidation, seconds(clock_.now() - begin));
   return loss;
 }

@@ -76,7 +76,6 @@ void RemoteLayers::drive(std::vector<Trip>& trips, const model::Adapter& adapter
   note_adapter(adapter);
   adapter_ = &adapter;
   while (!std::ranges::all_of(trips, &Trip::is_over)) {
-    if (options_.stops()) throw InputError("stopped while layers are with servers");
     hear_all(trips);
     const Time now = clock_.now();
     if (now >= post_.next_deadline()) post_.tick(now);

@@ -40,7 +40,8 @@ struct RemoteLayersOptions {
   Duration silence = std::chrono::seconds(20);   // Of a server that is asked.
   Duration avoidance = std::chrono::seconds(5);  // Of a server that was lost.
   std::function<void(const std::string&)> log = [](const std::string&) {};
-  std::function<bool()> stops = [] { return false; };  // Its user ends it.
+  /// Its user ends it: then nobody is awaited.
+  std::function<bool()> stops = [] { return false; };
 };
 
 /// Used by one thread, which speaks with the servers while it is called.
@@ -53,6 +54,8 @@ class RemoteLayers final : public train::FrozenLayers {
 
   /// Throw InputError: no servers have the layers for too long, or all fail again and again; what a
   /// server makes is not finite, or damaged; a micro-batch or an adapter is more than servers take.
+  /// Interrupted, where its user ends it while layers are with nobody: what it was asked for is
+  /// given up, and no gradient was added to.
   std::vector<at::Tensor> learn(std::span<const at::Tensor> inputs_BTC,
                                 const model::Adapter& adapter, const Turn& turn) override;
   at::Tensor read(const at::Tensor& x_BTC, const model::Adapter& adapter) override;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/base/name.h"
 #include "atoll/chain/lease.h"
 #include "atoll/chain/wire.h"
@@ -239,6 +240,7 @@ void RemoteLayers::wait_for_servers(bool has_route, Time now) {
   const std::string what = missing.size() > 0
                                ? chain::text_of(missing) + " of the model are with no server"
                                : "no servers can be reached";
+  if (options_.stops()) throw Interrupted("stopped while " + what);
   if (now - *waits_since_ > options_.patience) {
     throw InputError(
         fmt::format("{} for {} minutes; start some (`atoll serve --join {}`), or train "

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "atoll/base/error.h"
+#include "atoll/base/interrupt.h"
 #include "atoll/serve/block_trainer.h"
 #include "atoll/serve/lesson_values.h"
 #include "atoll/testing_torch/chain_swarm.h"
@@ -245,6 +247,22 @@ TEST_F(RemoteLayersTest, AMicroBatchThatNoServerHoldsIsRefused) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("train.micro_batch_rows"));
   }
+}
+
+TEST_F(RemoteLayersTest, WhoIsToEndAwaitsNobodyAndFinishesWhatHasServers) {
+  serve("a", {0, 1});
+  serve("b", {1, 3});
+  bool ends = false;
+  const auto layers = remote({.stops = [&ends] { return ends; }});
+  const auto turn = [&ends](size_t batch, const at::Tensor& y_BTC) {
+    ends = true;
+    return turned(batch, y_BTC);
+  };
+  expect_equal(gradients(*layers, turn), gradients(local_));
+  server("b").kill();
+  const model::Adapter adapter = small_adapter();
+  EXPECT_THROW(layers->learn(batches(5), adapter, turned), Interrupted);
+  EXPECT_EQ(adapter.parameters().gradients_P().count_nonzero().item<int64_t>(), 0);
 }
 
 TEST_F(RemoteLayersTest, WithoutServersItSaysWhichLayersLack) {

@@ -5,6 +5,7 @@ usage: finetuning_test.py ATOLL STORE [unittest arguments]
 """
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,28 @@ class FinetuningTest(unittest.TestCase):
         finally:
             swarm.end()
         self.assertEqual([here[key] for key in ("digest", "train_loss", "val_loss")], [there[key] for key in ("digest", "train_loss", "val_loss")])
+
+    def test_asked_to_end_while_layers_are_with_nobody_it_keeps_what_it_learned(self):
+        whole = lora("unasked", steps=60)
+        swarm = ServingSwarm(ATOLL, ROOT / "base", ROOT / "left")
+        self.addCleanup(swarm.end)
+        swarm.coordinate()
+        swarm.serve("a", "0:3")
+        process = subprocess.Popen(list(map(str, [
+            ATOLL, "train", "--frozen", ROOT / "base", "--adapter", "lora", "--run", ROOT / "asked", "--data", STORE, "--train.steps=60", *TRAIN,
+            "--servers", swarm.port.address])), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        metrics = ROOT / "asked" / "metrics.jsonl"
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        swarm.kill("a")
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=DEADLINE_S)[1]
+        self.assertEqual(process.returncode, 130, said)
+        self.assertRegex(said, "with no server; what was learned is kept at step [0-9]+; resume: atoll train --run")
+        swarm.serve("b", "0:3")
+        self.assertEqual(run("train", "--run", ROOT / "asked", "--json")["digest"], whole["digest"])
 
     def test_a_swarm_answers_by_the_adapter_that_is_named(self):
         words = []
