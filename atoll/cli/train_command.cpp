@@ -129,9 +129,8 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
 
 /// Of the model that the run begins with, or that stays as it is; empty: there is none.
 std::filesystem::path model_folder(const run::InitialModel& init, const run::RunConfig& config) {
-  if (init.given()) return init.folder();
   if (config.adapter.is_on()) return weights::resolve_model(config.adapter.base);
-  return {};
+  return init.given() ? init.folder() : std::filesystem::path();
 }
 
 /// The settings of the run, complete but for the data. Writes nothing: everything that can be wrong
@@ -140,14 +139,15 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
   run::RunConfig config =
       run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
   run::require_base(config.adapter);
-  if (arguments.init.given() && config.adapter.is_on()) {
-    throw UsageError("--init is a model that is trained; leave it out with --frozen");
-  }
   if (const auto model = model_folder(arguments.init, config); !model.empty()) {
     take_shape(config, model, arguments.overrides);
   }
   run::check(config);
   run::check_used(config, all_overrides(arguments));
+  if (arguments.init.given() && config.adapter.is_on()) {
+    run::first_adapter(arguments.init.path, run::adapter_config(config.adapter, config.model),
+                       config.model);
+  }
   if (arguments.init.given()) run::require_same(arguments.run, config);
   if (!arguments.link_rate.empty()) {
     run::parse_link_rate(arguments.link_rate);
@@ -198,7 +198,8 @@ void train(const TrainArguments& arguments, char** argv,
 
 void add_init_options(CLI::App& command, run::InitialModel& init) {
   CLI::Option* model = command.add_option("--init", init.path,
-                                          "start from this Hugging Face folder, GGUF file or run");
+                                          "start from this Hugging Face folder, GGUF file or run; "
+                                          "with --frozen from this adapter (a run's or PEFT's)");
   command
       .add_flag("--strict", init.is_strict,
                 "refuse weights of --init that are not finite (default: a warning)")

@@ -1,13 +1,18 @@
 #include "atoll/island/materials.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/island/run_state.h"
 #include "atoll/model/device.h"
 #include "atoll/run/events.h"
 #include "atoll/weights/hf_folder.h"
@@ -38,6 +43,24 @@ void begin_with(const run::InitialModel& init, model::Model& model, const EventS
     }
     events(run::WeightsNotFinite{.model = init.path.string(), .what = sentence});
   }
+}
+
+/// With the values of another adapter, which a run has made of the model with that digest where it
+/// says so; PEFT's folders do not.
+void begin_with(const run::InitialModel& init, const weights::ModelConfig& config,
+                const std::string& frozen, model::Adapter& adapter) {
+  const auto stored = run::first_adapter(init.path, adapter.config(), config);
+  const auto state = weights::resolve_adapter(init.path) / "state.json";
+  if (std::filesystem::exists(state) &&
+      run_state_from_json(read_file(state), state.parent_path().string()).frozen != frozen) {
+    throw InputError(
+        fmt::format("--init: '{}' is an adapter of another model than that of --frozen (their "
+                    "digests differ)",
+                    init.path.string()));
+  }
+  const at::NoGradGuard no_grad;
+  adapter.parameters().values_P().copy_(at::from_blob(const_cast<float*>(stored.values_P.data()),
+                                                      {std::ssize(stored.values_P)}, at::kFloat));
 }
 
 /// The model that train.teacher names. It predicts the tokens of the same tokenizer.
@@ -122,11 +145,11 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   mixture.require_tokenizer(tokenizer);
   const bool is_frozen = config.adapter.is_on();
   run::require_base(config.adapter);
-  if (is_frozen && init.given()) {
-    throw UsageError("--init is a model that is trained; leave it out with --frozen");
+  if (is_frozen) {
+    take_settings(weights::resolve_model(config.adapter.base), config, mixture);
+  } else if (init.given()) {
+    take_settings(init.folder(), config, mixture);
   }
-  if (init.given()) take_settings(init.folder(), config, mixture);
-  if (is_frozen) take_settings(weights::resolve_model(config.adapter.base), config, mixture);
   const int64_t vocab_size = mixture.vocab_size();
   if (config.model.vocab_size == 0) config.model.vocab_size = vocab_size;
   if (config.model.vocab_size < vocab_size) {
@@ -148,6 +171,7 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
         config.model, run::adapter_config(config.adapter, config.model),
         model::LayerRange{0, config.model.num_layers}, device, model::Purpose::kTraining);
     adapter->initialise(static_cast<uint64_t>(config.train.seed));
+    if (init.given()) begin_with(init, config.model, frozen, *adapter);
     if (config.adapter.is_remote()) servers = find_servers(config, model, frozen, run_folder);
   } else if (init.given()) {
     begin_with(init, model, events);

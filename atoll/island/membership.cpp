@@ -118,9 +118,8 @@ class Membership {
 
   /// Of the model whose tokenizer reads the texts; empty: one is made.
   std::filesystem::path tokenizer_folder() const {
-    if (options_.init.given()) return options_.init.folder();
     if (config_.adapter.is_on()) return weights::resolve_model(config_.adapter.base);
-    return {};
+    return options_.init.given() ? options_.init.folder() : std::filesystem::path();
   }
 
   collective::ReadyReport report() const {

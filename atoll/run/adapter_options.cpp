@@ -1,14 +1,42 @@
 #include "atoll/run/adapter_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string_view>
 
 #include "atoll/base/error.h"
 
 namespace atl::run {
+namespace {
+
+constexpr double kSameScale = 1e-6;  // Of two, relatively: PEFT's may come of a root.
+
+/// PEFT may name the same projections otherwise, and scale by the root of the rank.
+bool is_same(const weights::AdapterConfig& a, const weights::AdapterConfig& b,
+             const weights::ModelConfig& model) {
+  const auto is_same_spec = [](const auto& one, const auto& other) {
+    return one.name == other.name && one.shape == other.shape;
+  };
+  if (!std::ranges::equal(weights::adapter_specs(model, a), weights::adapter_specs(model, b),
+                          is_same_spec)) {
+    return false;
+  }
+  return a.is_prompt() || std::abs(a.scale() - b.scale()) <= kSameScale * b.scale();
+}
+
+/// With alpha as Atoll scales by it.
+std::string text_of(const weights::AdapterConfig& adapter) {
+  if (adapter.is_prompt()) return fmt::format("a soft prompt of {} tokens", adapter.prompt_tokens);
+  return fmt::format("lora of rank {}, alpha {:.6g}, targets {}", adapter.rank,
+                     adapter.scale() * static_cast<double>(adapter.rank),
+                     fmt::join(adapter.targets, ","));
+}
+
+}  // namespace
 
 void AdapterOptions::visit(SettingList& list) {
   const auto usual = [&] { list.unsaid_if(!is_on()); };
@@ -100,6 +128,23 @@ weights::AdapterConfig adapter_config(const AdapterOptions& options,
   }
   weights::check(config);
   return config;
+}
+
+weights::StoredAdapter first_adapter(const std::filesystem::path& init,
+                                     const weights::AdapterConfig& wanted,
+                                     const weights::ModelConfig& model) {
+  weights::StoredAdapter stored;
+  try {
+    stored = weights::load_adapter(init, model);
+  } catch (const InputError& error) {
+    throw UsageError(fmt::format(
+        "--init with --frozen is an adapter of that model to begin with: {}", error.what()));
+  }
+  if (is_same(stored.config, wanted, model)) return stored;
+  throw UsageError(fmt::format(
+      "--init: '{}' holds {}, and what is to be trained is {}; ask for the same (--adapter, "
+      "--adapter.rank, --adapter.alpha, --adapter.targets, --adapter.prompt_tokens)",
+      init.string(), text_of(stored.config), text_of(wanted)));
 }
 
 }  // namespace atl::run

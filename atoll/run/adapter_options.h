@@ -1,6 +1,7 @@
 #pragma once
 // The settings of a run that trains an adapter of a model that stays as it is. LibTorch-free.
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,11 @@ void check_used(const AdapterOptions& options, const std::vector<std::string>& o
 /// What is trained. Throws UsageError where the model does not have what it changes.
 weights::AdapterConfig adapter_config(const AdapterOptions& options,
                                       const weights::ModelConfig& model);
+
+/// The adapter in a folder or run, with whose values another one of the same kind begins (--init).
+/// Throws UsageError where there is none, or one of another kind, rank, alpha or targets.
+weights::StoredAdapter first_adapter(const std::filesystem::path& init,
+                                     const weights::AdapterConfig& wanted,
+                                     const weights::ModelConfig& model);
 
 }  // namespace atl::run

@@ -11,7 +11,9 @@
 namespace atl::run {
 
 struct InitialModel {
-  std::filesystem::path path;  // A Hugging Face folder or a run; empty: none.
+  /// A Hugging Face folder, a GGUF file or a run; where an adapter is trained, one with an adapter
+  /// (first_adapter()). Empty: none.
+  std::filesystem::path path;
   bool is_strict = false;      // Weights that are not finite are refused; else a warning.
 
   bool given() const { return !path.empty(); }

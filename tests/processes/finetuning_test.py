@@ -131,6 +131,27 @@ class FinetuningTest(unittest.TestCase):
         self.assertTrue(newest.exists())
         self.assertEqual(begin.stat().st_mtime_ns, written)  # It went on from there, and did not begin anew.
 
+    def test_it_goes_on_from_an_adapter_that_was_trained(self):
+        plain = ["--train.warmup_steps=0", "--train.schedule=constant"]
+        first = lora("first", *plain, steps=4)
+        self.assertIn("--init and this one", run("train", "--run", ROOT / "first", "--train.steps=8", code=2))
+        second = lora("second", *plain, "--init", ROOT / "first", steps=4)
+        self.assertEqual(second["val_loss_start"], first["val_loss"])
+        self.assertNotEqual(second["digest"], first["digest"])
+        newest = max((ROOT / "first" / "checkpoints").iterdir())
+        peft = ROOT / "as-peft-has-it"
+        peft.mkdir()
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            (peft / name).write_bytes((newest / name).read_bytes())
+        self.assertEqual(lora("third", *plain, "--init", peft, steps=4)["digest"], second["digest"])
+        self.assertEqual(lora("fourth", *plain, "--init", peft, "--islands", 2, "--sync.sync_every=4", steps=4)["val_loss_start"], first["val_loss"])
+        self.assertIn("of rank 8", lora("x", "--init", ROOT / "first", "--adapter.rank=4", code=2))
+        self.assertIn("targets q_proj,v_proj", lora("x", "--init", ROOT / "first", "--adapter.targets=up_proj", code=2))
+        self.make_base("unlike", "--train.seed=9")
+        self.assertIn("an adapter of another model", run(
+            "train", "--frozen", ROOT / "unlike", "--adapter", "lora", "--run", ROOT / "beside-unlike", "--data", STORE, "--train.steps=4", *TRAIN,
+            "--init", ROOT / "first", code=1))
+
     def test_islands_agree_on_an_adapter(self):
         found = lora("islands", "--islands", 2, "--sync.sync_every=4", steps=8)
         self.assertNotEqual(found["val_loss"], found["val_loss_start"])
@@ -142,7 +163,7 @@ class FinetuningTest(unittest.TestCase):
         self.assertIn("name it, --frozen", refused("--adapter", "lora"))
         self.assertIn("no projection 'query'", lora("x", "--adapter.targets=query", code=2))
         self.assertIn("adapter.prompt_tokens has no effect", lora("x", "--adapter.prompt_tokens=3", code=2))
-        self.assertIn("--init is a model that is trained", lora("x", "--init", ROOT / "base", code=2))
+        self.assertIn("holds no adapter", lora("x", "--init", ROOT / "base", code=2))
         self.assertIn("--servers: not an address", lora("x", "--servers", "garbage", code=2))
         self.assertIn("--servers: nothing could be read from", lora("x", "--servers", "@nofile", code=1))
         self.assertIn("adapters are trained on the CPU", lora("x", "--train.device=cuda", code=2))
