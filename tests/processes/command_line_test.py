@@ -310,6 +310,16 @@ class CommandLineTest(unittest.TestCase):
             self.assert_fails(result, 1, str(path) if path != self.text / "x" else str(self.text))
             self.assertNotIn(".tmp", result.stderr)
 
+    def test_kv_looks_at_its_files_before_the_work(self):
+        # The model does not exist: were it read first, that would be the message.
+        missing = self.folder / "missing"
+        self.assert_fails(run("kv", "fit", "/nowhere", "--text", self.text, "--out", missing / "x.kvp"), 2, "--out", str(missing))
+        self.assertFalse(missing.exists())
+        damaged = self.folder / "damaged.kvp"
+        damaged.write_bytes(b"ATKP and less than there was")
+        for profile, part in ((damaged, "make it again with `atoll kv fit`"), (missing, "No such file")):
+            self.assert_fails(run("serve", "/nowhere", "--join", "127.0.0.1:1", "--kv-profile", profile), 1, "--kv-profile", part)
+
     def test_eval_refuses_tasks_that_ask_for_what_is_not_there(self):
         # The model does not exist: tasks are looked at first.
         data = self.folder / "d.jsonl"
