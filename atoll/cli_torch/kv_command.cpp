@@ -204,8 +204,8 @@ void print_table(const kv_model::Rates& found, const MeasureArguments& arguments
   fmt::print("{:<24}{:>10}{:>24}{:>14}{:>14}\n", "level", "bits", "perplexity", "encode", "decode");
   fmt::print("{:<24}{:>10}{:>24}{:>14}{:>14}\n", "", "/element", "", "M/s", "M/s");
   for (const kv_model::Rate& rate : found.rates) {
-    fmt::print("{:<24}{:>10.3f}{:>24}{:>14.1f}{:>14.1f}\n", rate.name, rate.bits,
-               growth_text(rate), rate.encoded_per_s / 1e6, rate.decoded_per_s / 1e6);
+    fmt::print("{:<24}{:>10.3f}{:>24}{:>14.1f}{:>14.1f}\n", rate.name, rate.bits, growth_text(rate),
+               rate.encoded_per_s / 1e6, rate.decoded_per_s / 1e6);
   }
 }
 

@@ -25,14 +25,13 @@ island::FindServers LayersOfServers::finder() const {
     }
     places_.push_back(std::make_unique<SwarmPlace>(arguments, identity::Role::kGateway, clock_));
     const SwarmPlace& place = *places_.back();
-    serve::RemoteLayersOptions options{.post = place.post_options(),
-                                       .digest = digest,
-                                       .precision = *precision,
-                                       .in_flight = adapter.in_flight,
-                                       .log = print_note,
-                                       .stops = [] {
-                                         return num_interrupts() > 0 || has_to_leave();
-                                       }};
+    serve::RemoteLayersOptions options{
+        .post = place.post_options(),
+        .digest = digest,
+        .precision = *precision,
+        .in_flight = adapter.in_flight,
+        .log = print_note,
+        .stops = [] { return num_interrupts() > 0 || has_to_leave(); }};
     options.post.watches = options.digest;
     return std::make_unique<serve::RemoteLayers>(
         model.config(), std::move(options),

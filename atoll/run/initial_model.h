@@ -14,7 +14,7 @@ struct InitialModel {
   /// A Hugging Face folder, a GGUF file or a run; where an adapter is trained, one with an adapter
   /// (first_adapter()). Empty: none.
   std::filesystem::path path;
-  bool is_strict = false;      // Weights that are not finite are refused; else a warning.
+  bool is_strict = false;  // Weights that are not finite are refused; else a warning.
 
   bool given() const { return !path.empty(); }
   /// The folder with the model. Throws InputError when there is none.

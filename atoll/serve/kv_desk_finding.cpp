@@ -201,9 +201,9 @@ bool KvDesk::gather(Order& order, Gathering& gathering) {
 void KvDesk::note_damage() {
   const auto& folder = options_.store.folder;
   if (folder.empty() || has_told_damage_.exchange(true)) return;
-  hooks_.tell(fmt::format(
-      "kept keys and values in '{}' are damaged and are made anew; check the disk",
-      folder.string()));
+  hooks_.tell(
+      fmt::format("kept keys and values in '{}' are damaged and are made anew; check the disk",
+                  folder.string()));
 }
 
 /// False: some of it is damaged. That is not kept any more, and what is good is.

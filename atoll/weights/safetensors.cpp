@@ -186,9 +186,10 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> contents,
   const auto fail_as_other = [&](const std::string& message) {
     const std::string other = other_format(contents);
     if (other.empty()) fail(message);
-    fail(fmt::format("it looks like {}, which can run any program when it is read, and is refused; "
-                     "save it as safetensors",
-                     other));
+    fail(
+        fmt::format("it looks like {}, which can run any program when it is read, and is refused; "
+                    "save it as safetensors",
+                    other));
   };
   if (contents.size() < kLengthBytes) fail_as_other("too short for a safetensors file");
   uint64_t header_bytes = 0;
