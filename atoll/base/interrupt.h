@@ -6,7 +6,8 @@
 
 namespace atl {
 
-/// The user asked to stop in the middle of something that cannot be kept. Exit code 130.
+constexpr int kInterruptedStatus = 130;  // Its exit code.
+/// The user asked to stop in the middle of something that cannot be kept.
 class Interrupted : public InputError {
  public:
   using InputError::InputError;

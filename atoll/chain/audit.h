@@ -31,6 +31,7 @@ struct Audit {
   int64_t unseen = 0;                // of which some server has not read so many.
   /// Rows may have come from servers that are not in the chain any more.
   bool is_mixed = false;
+  bool is_rounded = false;  // The text began so.
   Time since{};
   std::vector<Testimony> said;  // Of each hop; without fingerprints until it was heard.
 

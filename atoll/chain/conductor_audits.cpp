@@ -44,6 +44,12 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
       std::min(session.num_done, session.text.num_tokens - session.text.num_guessed);
   const bool is_possible = may_audit(session) && num_sure >= least && audits_.size() < kMostAudits;
   if (!is_possible) return;
+  // Who gives what it has had slowly holds up others: one of these at a time.
+  const bool is_rounded = session.num_rounded > 0;
+  if (is_rounded &&
+      std::ranges::any_of(audits_, [](const auto& entry) { return entry.second.is_rounded; })) {
+    return;
+  }
   Audit audit{.session = session.number, .hops = session.hops, .servers = {}, .said = {}};
   double owed = 0;
   int64_t unseen = 0;  // The servers know nothing of what was restored.
@@ -64,13 +70,14 @@ void Conductor::consider_audit(Key key, const Session& session, int64_t least, T
       std::min(num_sure, unseen + std::min(kDeepest, static_cast<int64_t>(std::min(depth, 1e9))));
   audit.unseen = unseen;
   audit.is_mixed = session.is_mixed;
+  audit.is_rounded = is_rounded;
   audit.since = now;
   audit.said.resize(audit.hops.size());
   actions_.emplace_back(SetAside{.key = key,
                                  .session = session.number,
                                  .number = last_audit_,
                                  .end = audit.end,
-                                 .num_rounded = session.num_rounded > 0 ? unseen : 0,
+                                 .num_rounded = is_rounded ? unseen : 0,
                                  .levels = session.levels});
   for (const Hop& hop : session.hops) {
     servers_.at(hop.address).to_audit -= static_cast<double>(audit.end);

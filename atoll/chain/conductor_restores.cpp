@@ -10,7 +10,6 @@ namespace atl::chain {
 namespace {
 
 constexpr size_t kMostHolders = 4;
-constexpr size_t kMostPeers = 2;  // Of those, that have some of the same layers.
 /// To ask costs a round trip: texts that are read in as many of them are not worth it.
 constexpr double kRoundTrips = 4;
 constexpr Duration kGrace = std::chrono::milliseconds(500);
@@ -195,14 +194,17 @@ bool Conductor::restore_beginning(Key key, Session& session, Time now) {
         holders.push_back(other.address);
       }
     }
-    std::erase(holders, session.hops[i].address);
-    if (holders.size() > kMostPeers) holders.resize(kMostPeers);
     // Where nobody could take a place copies went to these (neighbour_for).
+    std::vector<std::string> neighbours;
     for (const size_t other : {i + 1, i - 1}) {
-      if (other >= session.hops.size()) continue;
-      const std::string& address = session.hops[other].address;
-      if (std::ranges::find(holders, address) == holders.end()) holders.push_back(address);
+      if (other < session.hops.size()) neighbours.push_back(session.hops[other].address);
     }
+    std::erase_if(holders, [&](const std::string& holder) {
+      return holder == session.hops[i].address ||
+             std::ranges::find(neighbours, holder) != neighbours.end();
+    });
+    holders.resize(std::min(holders.size(), kMostHolders - neighbours.size()));
+    holders.insert(holders.end(), neighbours.begin(), neighbours.end());
     Restore& asked = ask_for(key, session, i, most, std::move(holders), to_read);
     if (may_round) {
       asked.round_after_ms = whole_ms(seconds(*session.text.round_after));
@@ -252,6 +254,7 @@ void Conductor::restored(const std::string& address, const Restored& message, Ti
   const bool is_rounded =
       std::ranges::any_of(message.levels, [](uint8_t level) { return level > 0; });
   const bool is_whole =
+      message.end % options_.kept_tokens == 0 &&
       std::ssize(message.levels) == message.end / options_.kept_tokens * hop.layers.size();
   if (!is_whole || (is_rounded && !session->second.restoring->may_round)) {
     return blame(address, now);
@@ -265,8 +268,8 @@ void Conductor::restored(const std::string& address, const Restored& message, Ti
 /// Of all that it goes on with; and how much of that any server has rounded.
 void Conductor::note_levels(Session& session, const Restoring& done) const {
   const int64_t num_chunks = session.num_fed / options_.kept_tokens;
-  std::vector<uint8_t> is_rounded(static_cast<size_t>(num_chunks));
   if (num_chunks == 0) return;
+  std::vector<uint8_t> is_rounded(static_cast<size_t>(num_chunks));
   for (const Hop& hop : session.hops) {
     const auto num_layers = static_cast<size_t>(hop.layers.size());
     std::vector<uint8_t> levels = done.found.at(hop.address)->levels;

@@ -76,7 +76,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
   } catch (const UsageError& error) {
     return fail(error.what(), 2);
   } catch (const Interrupted& error) {
-    return fail(error.what(), 130);
+    return fail(error.what(), kInterruptedStatus);
   } catch (const std::system_error& error) {
     // What fmt::print throws knows neither the stream nor that it was one.
     const bool output = std::ferror(stdout) != 0;

@@ -89,6 +89,7 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
   try {
     return value_of(run.train(), folder);
   } catch (const Interrupted& interrupted) {
+    if (weights::list_checkpoints(folder / "checkpoints").empty()) throw;
     throw Interrupted(
         fmt::format("{}; resume: {}", interrupted.what(), run::resume_command(folder, 1)));
   }

@@ -220,15 +220,21 @@ Result<void> TrainingRun::train_step() {
   is_whole_ = false;
   step_ = strategy_->step_after(step_);
   double pause = 0;
+  std::optional<Interrupted> interrupted;  // What was learned is no less for it.
   if (step_ == last) {
     const Time before = parts_.clock.now();
-    validation_.measure_island();
+    try {
+      validation_.measure_island();
+    } catch (const Interrupted& caught) {
+      interrupted = caught;
+    }
     pause = seconds(parts_.clock.now() - before);
   }
   stop_.listen();
   if (stop_.leaves()) strategy_->leave_soon();
   auto done = strategy_->after_step(step_);
   is_whole_ = true;
+  if (interrupted) throw Interrupted(*interrupted);
   time_.add(run::TimeSpent::On::kTraining, seconds(parts_.clock.now() - begin) - pause);
   take_rounds();
   has_synced_ = has_synced_ || has_caught_up;

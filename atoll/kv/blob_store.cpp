@@ -20,9 +20,10 @@ constexpr const char* kLock = "lock";
 constexpr const char* kPart = ".part";      // Ends what is being written,
 constexpr const char* kPurged = ".purged";  // and what is to be removed.
 
-std::optional<Digest> digest_named(const fs::path& path) {
+std::optional<Digest> digest_named(const fs::path& path,
+                                   size_t num_digits = fs::path::string_type::npos) {
   try {
-    return digest_from_hex(path.filename().string());
+    return digest_from_hex(path.filename().string().substr(0, num_digits));
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -126,7 +127,9 @@ void BlobStore::read_folder() {
   std::vector<Found> all;
   std::error_code none;
   for (const fs::directory_entry& group : fs::directory_iterator(options_.folder, none)) {
-    if (group.path().extension() == kPurged) fs::remove_all(group.path(), none);
+    if (group.path().extension() == kPurged && digest_named(group.path(), 2 * sizeof(Digest))) {
+      fs::remove_all(group.path(), none);
+    }
     const auto group_digest = digest_named(group.path());
     if (!group_digest || !group.is_directory(none)) continue;
     for (const fs::directory_entry& file : fs::directory_iterator(group.path(), none)) {
@@ -269,7 +272,12 @@ void BlobStore::purge(const Digest& group) {
   const fs::path folder = options_.folder / hex(group);
   const fs::path away =
       options_.folder / fmt::format("{}-{}{}", hex(group), last_version_, kPurged);
-  if (::rename(folder.c_str(), away.c_str()) == 0) to_remove_.push_back(away);
+  std::error_code none;
+  if (::rename(folder.c_str(), away.c_str()) == 0) {
+    to_remove_.push_back(away);
+  } else {
+    fs::remove_all(folder, none);  // It was not there; or no room is left for another name.
+  }
 }
 
 void BlobStore::remove_purged() {

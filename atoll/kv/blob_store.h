@@ -80,7 +80,7 @@ class BlobStore {
   /// Of a blob that turned out to be damaged.
   void remove(const BlobName& name);
   /// What is being put meanwhile goes as well. It is not there any more when this returns, whatever
-  /// happens then; remove_purged() gives its room back.
+  /// ends this process then; remove_purged() gives its room back.
   void purge(const Digest& group);
   void remove_purged();
   int64_t memory_bytes() const;

@@ -215,7 +215,8 @@ struct PlaneToFit {
     std::vector<float> steps;
     for (const double dearness : dearness_C) {
       const double wanted = double{kv::scale_of(usual_scale)} * std::sqrt(dearness) / step;
-      steps.push_back(std::clamp(static_cast<float>(wanted), kv::kLeastSteps, kv::kMostSteps));
+      steps.push_back(
+          static_cast<float>(std::clamp<double>(wanted, kv::kLeastSteps, kv::kMostSteps)));
     }
     return steps;
   }

@@ -313,8 +313,9 @@ class Launch {
   /// Of one that has failed.
   static std::string cause_of(const std::string& name, ChildProcess& process) {
     const int status = *process.poll_exit();
-    return status > 128 ? fmt::format("{}: killed by signal {}", name, status - 128)
-                        : fmt::format("{}: {}", name, last_lines(process.log(), 1));
+    const bool is_killed = status > 128 && status != kInterruptedStatus;  // Who is says why.
+    return is_killed ? fmt::format("{}: killed by signal {}", name, status - 128)
+                     : fmt::format("{}: {}", name, last_lines(process.log(), 1));
   }
 
   [[noreturn]] void report_failure() const {

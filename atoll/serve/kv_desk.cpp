@@ -141,9 +141,11 @@ bool KvDesk::was_purged(const Digest& group) const {
   return is_purged(group);
 }
 
-/// In the store, but what is to be kept no more.
+/// In the store, but what is to be kept no more, nor was when it was put there.
 void KvDesk::put_away(const kv::BlobName& name, kv::SharedBlob blob) {
-  if (!was_purged(name.group)) store_.put(name, std::move(blob));
+  if (was_purged(name.group)) return;
+  store_.put(name, std::move(blob));
+  if (was_purged(name.group)) store_.remove(name);
 }
 
 void KvDesk::hear(const std::string& holder, chain::Fetched answer) {

@@ -22,6 +22,7 @@ constexpr size_t kMostAhead = 32;
 // Of what servers have had: so much of a server in all, and at once.
 constexpr double kMostAsHad = 256 << 20;
 constexpr double kGentleBytes = 256 << 10;
+constexpr double kMostOpened = int64_t{1} << 30;
 
 }  // namespace
 
@@ -202,7 +203,8 @@ void KvDesk::note_damage() {
   const auto& folder = options_.store.folder;
   if (folder.empty() || has_told_damage_.exchange(true)) return;
   hooks_.tell(
-      fmt::format("kept keys and values in '{}' are damaged and are made anew; check the disk",
+      fmt::format("some keys and values that are kept in '{}' are damaged, and are made anew: by "
+                  "the disk, or another server that sent them",
                   folder.string()));
 }
 
@@ -258,9 +260,10 @@ std::vector<at::Tensor> KvDesk::find_as(const chain::Restore& order,
       bytes += layer_bytes_[level];
     }
   }
-  if (levels.empty() || levels.size() != order.chunks.size() * num_layers || bytes > kMostAsHad) {
-    return {};
-  }
+  const double opened = static_cast<double>(levels.size()) * sizeof(uint16_t) * 2 *
+                        static_cast<double>(options_.shape.num_channels() * kv::kChunkTokens);
+  const bool is_whole = !levels.empty() && levels.size() == order.chunks.size() * num_layers;
+  if (!is_whole || bytes > kMostAsHad || opened > kMostOpened) return {};
   FoundChunks found = find({.restore = order,
                             .pages_layers = order.layers,
                             .begun = clock_.now(),

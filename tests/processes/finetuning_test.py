@@ -69,13 +69,13 @@ class FinetuningTest(unittest.TestCase):
         self.assertEqual([here[key] for key in ("digest", "train_loss", "val_loss")], [there[key] for key in ("digest", "train_loss", "val_loss")])
 
     def test_asked_to_end_while_layers_are_with_nobody_it_keeps_what_it_learned(self):
-        whole = lora("unasked", steps=60)
+        whole = lora("unasked", steps=300)
         swarm = ServingSwarm(ATOLL, ROOT / "base", ROOT / "left")
         self.addCleanup(swarm.end)
         swarm.coordinate()
         swarm.serve("a", "0:3")
         process = subprocess.Popen(list(map(str, [
-            ATOLL, "train", "--frozen", ROOT / "base", "--adapter", "lora", "--run", ROOT / "asked", "--data", STORE, "--train.steps=60", *TRAIN,
+            ATOLL, "train", "--frozen", ROOT / "base", "--adapter", "lora", "--run", ROOT / "asked", "--data", STORE, "--train.steps=300", *TRAIN,
             "--servers", swarm.port.address])), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         metrics = ROOT / "asked" / "metrics.jsonl"
