@@ -89,8 +89,8 @@ class KvDeskTest : public ::testing::Test {
     return std::exchange(told_, {});
   }
   std::string damage_in(const std::string& name) const {
-    return "kept keys and values in '" + (folder_.path() / name).string() +
-           "' are damaged and are made anew; check the disk";
+    return "some keys and values that are kept in '" + (folder_.path() / name).string() +
+           "' are damaged, and are made anew: by the disk, or another server that sent them";
   }
   /// Messages are delivered until it holds.
   void pump_until(const std::function<bool()>& holds) {
