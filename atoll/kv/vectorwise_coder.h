@@ -5,10 +5,10 @@
 // some than in others.
 //
 // Two modes, by plane. Direct: each token by itself. Anchored: of ten tokens the first one, the
-// anchor, is kept in 8 bits, and the others as what they differ from it, as it will be read back
-// (from the original errors would add up), in steps of their own scale, so that the error is the
-// direct mode's. Which of them takes fewer bits hangs on how alike neighbouring tokens are: it is
-// measured, never assumed.
+// anchor, is kept in 127 steps or more, and the others as what they differ from it, as it will be
+// read back (from the original errors would add up), in steps of their own scale, so that the error
+// is the direct mode's. Which of them takes fewer bits hangs on how alike neighbouring tokens are:
+// it is measured, never assumed.
 //
 // A scale is the least 8th power of two's root, 2^(k/8), that no magnitude of the token exceeds,
 // or the plane's usual one, where there is one and the token is not far beyond it: errors are not
