@@ -205,6 +205,50 @@ void answer(const GatewayArguments& arguments) {
   answer_requests(std::move(api), arguments.model, loaded, generator, clock);
 }
 
+/// Of keys and values that servers keep.
+void add_kept_arguments(CLI::App& command, GatewayArguments& arguments) {
+  command.add_flag("--no-kv-store", arguments.no_kv_store,
+                   "servers keep no keys and values of texts that are over, nor copies of others "
+                   "for the case that one of them dies");
+  command.add_option("--kv-secret", arguments.kv_secret,
+                     "a file with the secret that their names and keys follow from; it is made "
+                     "where it is missing (default: kv-secret in --run; without that a new one "
+                     "each time: nothing is found again after a restart)");
+  command
+      .add_option("--lossy-kv", arguments.lossy_kv,
+                  "SECONDS: what servers have kept of a prompt's beginning may come rounded from "
+                  "each other where to the bit it would take longer; requests may say so "
+                  "themselves (lossy_kv), and hear of it (usage)")
+      ->check(real_number(0, 3600));
+  command.add_option("--kv-profile", arguments.kv_profile,
+                     "the servers' profile (atoll serve --kv-profile): texts that begin rounded "
+                     "are audited as well, with what their servers have had");
+}
+
+/// Throws UsageError where words are of no use beside others.
+void require_consistent(const CLI::App& command, const GatewayArguments& arguments) {
+  if (command.count("--device") > 0) {
+    throw UsageError("--device: a gateway has no layers, and computes on the CPU");
+  }
+  if (command.count("--strict") > 0 && command.count("--draft-model") == 0) {
+    throw UsageError("--strict: a gateway without --draft-model checks no weights");
+  }
+  if (arguments.remote_head && command.count("--audit") > 0) {
+    throw UsageError("--audit: a gateway with --remote-head has no weights to recompute with");
+  }
+  if (command.count("--kv-profile") > 0) {
+    if (arguments.remote_head || arguments.audit <= 0) {
+      throw UsageError("--kv-profile: it is for audits, and this gateway makes none");
+    }
+    if (arguments.deterministic || arguments.no_kv_store) {
+      throw UsageError("--kv-profile: with --deterministic or --no-kv-store nothing is rounded");
+    }
+  }
+  if (!arguments.remote_head && command.count("--swarm-name") > 0) {
+    throw UsageError("--swarm-name: without --remote-head it is MODEL that is served");
+  }
+}
+
 }  // namespace
 
 void add_gateway_command(CLI::App& app) {
@@ -246,45 +290,11 @@ void add_gateway_command(CLI::App& app) {
       ->check(real_number(0.001, 1 << 20))
       ->capture_default_str();
   add_adapter_arguments(*command, arguments->adapters);
-  command->add_flag("--no-kv-store", arguments->no_kv_store,
-                    "servers keep no keys and values of texts that are over, nor copies of others "
-                    "for the case that one of them dies");
-  command->add_option("--kv-secret", arguments->kv_secret,
-                      "a file with the secret that their names and keys follow from; it is made "
-                      "where it is missing (default: kv-secret in --run; without that a new one "
-                      "each time: nothing is found again after a restart)");
-  command
-      ->add_option("--lossy-kv", arguments->lossy_kv,
-                   "SECONDS: what servers have kept of a prompt's beginning may come rounded from "
-                   "each other where to the bit it would take longer; requests may say so "
-                   "themselves (lossy_kv), and hear of it (usage)")
-      ->check(real_number(0, 3600));
-  command->add_option("--kv-profile", arguments->kv_profile,
-                      "the servers' profile (atoll serve --kv-profile): texts that begin rounded "
-                      "are audited as well, with what their servers have had");
+  add_kept_arguments(*command, *arguments);
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {
-    if (command->count("--device") > 0) {
-      throw UsageError("--device: a gateway has no layers, and computes on the CPU");
-    }
-    if (command->count("--strict") > 0 && command->count("--draft-model") == 0) {
-      throw UsageError("--strict: a gateway without --draft-model checks no weights");
-    }
-    if (arguments->remote_head && command->count("--audit") > 0) {
-      throw UsageError("--audit: a gateway with --remote-head has no weights to recompute with");
-    }
-    if (command->count("--kv-profile") > 0) {
-      if (arguments->remote_head || arguments->audit <= 0) {
-        throw UsageError("--kv-profile: it is for audits, and this gateway makes none");
-      }
-      if (arguments->deterministic || arguments->no_kv_store) {
-        throw UsageError("--kv-profile: with --deterministic or --no-kv-store nothing is rounded");
-      }
-    }
-    if (!arguments->remote_head && command->count("--swarm-name") > 0) {
-      throw UsageError("--swarm-name: without --remote-head it is MODEL that is served");
-    }
+    require_consistent(*command, *arguments);
     arguments->swarm.insecure = arguments->api.service.insecure;
     answer(*arguments);
   });

@@ -269,18 +269,22 @@ std::optional<serve::KvDeskOptions> kept_options(const ServeArguments& arguments
   return kv_desk_options(arguments.kept, kv_bytes(arguments), source.config, source.digest);
 }
 
-void serve_layers(const ServeArguments& arguments) {
+/// What is wrong with the words is said before a large model is read.
+void require_server_words(const ServeArguments& arguments) {
   if (arguments.model.device != "cpu") {
     throw UsageError("--device: layers are served on the CPU as yet");
   }
+  require_neighbour_arguments(arguments.kept);
+}
+
+void serve_layers(const ServeArguments& arguments) {
+  require_server_words(arguments);
   if (arguments.model.threads > 0) at::set_num_threads(static_cast<int>(arguments.model.threads));
   const SystemClock clock;
   const auto stops = [] { return num_interrupts() > 0; };
-  // What is wrong with the words is said before a large model is read.
   const auto named = named_layers(arguments.blocks);
   const double upload_rate =
       arguments.upload_rate.empty() ? 0 : run::parse_link_rate(arguments.upload_rate);
-  require_neighbour_arguments(arguments.kept);
   if (!arguments.advertise.empty()) net::require_address("--advertise", arguments.advertise);
   const SwarmPlace place(arguments.swarm, identity::Role::kServer, clock);
   swarm::Inbox<net::Event> inbox(kMaxQueuedBytes);
