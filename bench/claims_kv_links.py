@@ -4,6 +4,7 @@ place is begun with. SmolLM2-135M, or what served.py says, in emulated networks 
 import contextlib
 import functools
 import json
+import shutil
 import statistics
 import sys
 import time
@@ -88,6 +89,7 @@ def peers():
             contextlib.ExitStack() as stack:
         swarm = PeerSwarm(net, work / "peers")
         swarm.threads = THREADS
+        stack.callback(shutil.rmtree, swarm.folder)
         stack.callback(swarm.end)
         swarm.coordinate()
         stack.enter_context(serving_links.inside(net, "g"))
