@@ -7,7 +7,8 @@
 
 namespace atl::serve {
 
-/// Of keys and values that are kept, from a server or, what is to be restored, a gateway.
+/// Of keys and values that are kept: from a server, or from a gateway, whose texts are to be
+/// restored or purged, and which asks for what was restored when it audits.
 bool BlockServer::hear_of_kept(net::ConnectionId line, const Caller& caller,
                                chain::Message& message) {
   if (auto* restore = std::get_if<chain::Restore>(&message)) {
