@@ -23,6 +23,7 @@
 #include "atoll/model/device.h"
 #include "atoll/model/model.h"
 #include "atoll/train/inner_optimizer.h"
+#include "atoll/train/learner.h"
 #include "atoll/train/loss.h"
 
 namespace atl::cli {
@@ -78,7 +79,8 @@ void bench_train_step(const BenchArguments& arguments) {
   weights::ModelConfig config = arguments.model;
   config.max_positions = std::max(config.max_positions, options.sequence_length);
   const at::Device device = model::usable_device(options.device, "train.device");
-  model::Model model(config, device, model::Purpose::kTraining);
+  model::Model model(config, device, train::purpose_of(options));
+  model.set_activation_checkpointing(options.activation_checkpointing);
   model.initialise(static_cast<uint64_t>(options.seed));
   const at::Tensor gradients_P = model.parameters().gradients_P();
   const auto optimizer = train::make_inner_optimizer(options, train::target_of(model.parameters()));
@@ -88,6 +90,7 @@ void bench_train_step(const BenchArguments& arguments) {
   double loss = 0;
   for (int64_t step = 0; step < arguments.warmup + arguments.steps; ++step) {
     const Time begin = clock.now();
+    model.parameters().narrow();
     loss = train::accumulate_gradients(model, inputs_BT, targets_BT, {.z_loss = options.z_loss})
                .total.item<double>();
     train::clip_gradient(gradients_P, options.grad_clip);

@@ -161,8 +161,10 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
   if (!is_frozen) require_memory(config.model, device);
-  model::Model model = is_frozen ? load_frozen(config)
-                                 : model::Model(config.model, device, model::Purpose::kTraining);
+  model::Model model = is_frozen
+                           ? load_frozen(config)
+                           : model::Model(config.model, device, train::purpose_of(config.train));
+  model.set_activation_checkpointing(config.train.activation_checkpointing);
   std::unique_ptr<model::Adapter> adapter;
   std::unique_ptr<train::FrozenLayers> servers;
   const std::string frozen = is_frozen ? frozen_digest(config) : std::string();
