@@ -93,9 +93,10 @@ void bench_train_step(const BenchArguments& arguments) {
     model.parameters().narrow();
     loss = train::accumulate_gradients(model, inputs_BT, targets_BT, {.z_loss = options.z_loss})
                .total.item<double>();
-    train::clip_gradient(gradients_P, options.grad_clip);
-    optimizer->step(options.lr, method::weight_decay(options));
-    gradients_P.zero_();
+    const double norm = train::gradient_norm(gradients_P);
+    optimizer->step({.lr = options.lr,
+                     .weight_decay = method::weight_decay(options),
+                     .gradient_scale = train::clip_factor(norm, options.grad_clip)});
     if (step >= arguments.warmup) step_seconds.push_back(seconds(clock.now() - begin));
   }
   std::ranges::sort(step_seconds);
