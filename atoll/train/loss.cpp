@@ -14,6 +14,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/data/batches.h"
+#include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
 #include "atoll/model/operations.h"
@@ -21,8 +22,10 @@
 namespace atl::train {
 namespace {
 
-// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep.
+// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep; on other
+// devices as many as make products large and launches few.
 constexpr int64_t kSliceElements = int64_t{2} << 20;
+constexpr int64_t kDeviceSliceElements = int64_t{1} << 26;
 
 /// From whom to learn, beside the targets.
 struct Teacher {
@@ -69,6 +72,11 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
     }
     return;
   }
+  if (!teacher_MV.defined()) {
+    model::composite::softmax_loss(logits_MV, targets_M, count, options, losses_M, squares_M);
+    if (options.scale != 0 && !dlogits_MV.is_same(logits_MV)) dlogits_MV.copy_(logits_MV);
+    return;
+  }
   const at::Tensor counts_M = targets_M >= 0;
   const at::Tensor index_M1 = targets_M.clamp_min(0).unsqueeze(1);
   const at::Tensor log_partition_M = logits_MV.logsumexp(1);
@@ -106,7 +114,8 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   const double cap = model.config().logits_softcap;
   const int64_t positions = hidden_MC.size(0);
   const int64_t vocab = head.num_outputs();
-  const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
+  const int64_t elements = hidden_MC.is_cpu() ? kSliceElements : kDeviceSliceElements;
+  const int64_t slice = std::clamp<int64_t>(elements / vocab, 1, positions);
   const auto wide = hidden_MC.options().dtype(at::kFloat);
   const at::Tensor logits_MV = at::empty({slice, vocab}, wide);
   const bool is_narrow = hidden_MC.scalar_type() != at::kFloat;
