@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/island/holdings.h"
+#include "atoll/island/out_of_memory.h"
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/method.h"
@@ -253,7 +254,8 @@ Result<void> TrainingRun::update() {
   if (!unit) return tl::unexpected(unit.error());
   learning_rate_ = method::learning_rate(options, step_);
   if (has_joined_) learning_rate_ *= method::rejoin_factor(options, optimizer_->num_updates());
-  const double loss = gradient_.add(*unit);
+  const double loss = with_memory_advice(parts_.config, parts_.materials.model.device(),
+                                         [&] { return gradient_.add(*unit); });
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();
   checkpoints_.step_goes_on();
