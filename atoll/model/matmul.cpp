@@ -10,6 +10,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
+#include "atoll/base/thread_time.h"
 #include "atoll/model/product_library.h"
 
 namespace atl::model {
@@ -23,18 +24,22 @@ at::Tensor factor(int64_t rows, int64_t columns, bool is_transposed, at::ScalarT
   return is_transposed ? values.to(type).t() : values.to(type);
 }
 
-/// On matrices of its own, laid out like those of the shape.
+/// On matrices of its own, laid out like those of the shape. What a single thread does costs its core
+/// the same however many others want it; of several only the clock tells.
 ProductRun measurement_of(const ProductShape& shape) {
   const bool is_fp32 = shape.types == ProductTypes::kFp32;
   const at::ScalarType in = is_fp32 ? at::kFloat : at::kBFloat16;
   const at::ScalarType out = shape.types == ProductTypes::kBf16 ? at::kBFloat16 : at::kFloat;
   return [a_MK = factor(shape.m, shape.k, shape.a_is_transposed, in),
           b_KN = factor(shape.k, shape.n, shape.b_is_transposed, in),
-          out_MN = at::zeros({shape.m, shape.n}, out), adds = shape.accumulates](Library library) {
-    const SystemClock clock;
-    const Time begin = clock.now();
-    multiply_by(library, out_MN, a_MK, b_KN, adds);
-    return seconds(clock.now() - begin);
+          out_MN = at::zeros({shape.m, shape.n}, out), shape](Library library) {
+    const auto now = [&] {
+      return shape.num_threads == 1 ? thread_cpu_seconds()
+                                    : seconds(SystemClock().now().time_since_epoch());
+    };
+    const double begin = now();
+    multiply_by(library, out_MN, a_MK, b_KN, shape.accumulates);
+    return now() - begin;
   };
 }
 

@@ -53,7 +53,7 @@ ProductShape measured_part(const ProductShape& shape);
 using ProductRun = std::function<double(Library)>;
 
 /// The quickest of several by their best runs, which alternate. The first is the usual one: another
-/// has to gain kLeastGain to be taken, since what gains less is told from noise by nobody.
+/// has to gain kLeastGain on it, and be quicker in two rounds of three, to be taken: less is noise.
 Library quickest(std::span<const Library> candidates, const ProductRun& run);
 inline constexpr double kLeastGain = 0.05;
 
