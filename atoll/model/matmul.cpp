@@ -11,6 +11,7 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
 #include "atoll/base/thread_time.h"
+#include "atoll/model/composite.h"
 #include "atoll/model/product_library.h"
 
 namespace atl::model {
@@ -87,7 +88,7 @@ void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& 
   }
   const auto types = product_types(out_MN, a_MK, b_KN);
   if (!types || !out_MN.is_cpu()) {
-    multiply_by_libtorch(out_MN, a_MK, b_KN, accumulates);
+    composite::matmul(out_MN, a_MK, b_KN, accumulates);
   } else if (out_MN.numel() > 0) {
     multiply_by(library_for(*types, out_MN, a_MK, b_KN, accumulates), out_MN, a_MK, b_KN,
                 accumulates);

@@ -225,9 +225,7 @@ void multiply_by_libtorch(const at::Tensor& out_MN, const at::Tensor& a_MK, cons
                           bool accumulates) {
   at::Tensor out = out_MN;
   if (a_MK.scalar_type() != out.scalar_type()) {
-    const bool ends_wide = a_MK.is_cuda();  // Where alone LibTorch has products that do.
-    const at::Tensor made_MN =
-        ends_wide ? at::mm(a_MK, b_KN, out.scalar_type()) : at::mm(a_MK, b_KN);
+    const at::Tensor made_MN = at::mm(a_MK, b_KN);
     accumulates ? out.add_(made_MN) : out.copy_(made_MN);
   } else if (accumulates) {
     out.addmm_(a_MK, b_KN);
