@@ -114,7 +114,9 @@ TEST(ProductChoiceTest, WhatIsMeasuredIsAPart) {
         EXPECT_LE(elements, int64_t{1} << 23);
       }
       EXPECT_TRUE(part.m >= 1 && part.m <= m && part.n >= 1 && part.n <= n && part.k >= 1);
-      if (m == 200) EXPECT_EQ(text_of(part), text_of(shape));
+      if (m == 200) {
+        EXPECT_EQ(text_of(part), text_of(shape));
+      }
     }
   }
 }
