@@ -17,7 +17,7 @@ CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_
 CTEST = ctest --test-dir build --output-on-failure -j$(shell nproc)
 
 .PHONY: build install deb tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
-  claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security claims-serving claims-kv claims-lora report-methods report-scaling clean
+  claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security claims-serving claims-kv claims-lora claims-speed report-methods report-scaling clean
 
 build:
 	@scripts/setup.sh build
@@ -122,6 +122,9 @@ claims-kv: tests
 
 claims-lora: tests
 	@$(PYTHON) bench/claims_lora.py
+
+claims-speed: tests
+	@$(PYTHON) bench/claims_speed.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.
 report-methods: build

@@ -1,153 +1,248 @@
 #!/usr/bin/env python3
-"""Training speed of Atoll and of plain PyTorch: same model, batch and threads, in turns, in one run.
+"""Training speed of Atoll beside plain PyTorch: same model, batch and threads, in turns, in one run.
 
-  train_speed.py ATOLL [--rounds 3] [--steps 8] [--threads 1,2] [--size demo|30m]
+  train_speed.py ATOLL [--size demo|30m|34m|135m] [--precision fp32|tf32|bf16] [--threads 1,2] [--rounds 5] [--steps 1]
+                 [--beside eager,compile] [--device cpu|cuda] [--only-pytorch]
 
-Each round starts both programs afresh, one after the other. PyTorch is given its best: eager mode with
-F.scaled_dot_product_attention, F.rms_norm, F.cross_entropy and the fused AdamW, once with separate and
-once with merged projections; the faster of the two counts. Prints one JSON object with the medians.
+PyTorch is given its best (bench/pytorch_step.py): eager mode and torch.compile in its default mode, each with separate and with merged
+projections, in BF16 by autocast and with BF16 weights. First each variant makes a few steps alone, after which the fastest of each mode
+stay, and those within 3 % of them if memory allows. Then all programs that stayed wait side by side, and in each round each makes its
+steps, one program after the other. A variant's figure is the median over the rounds; a ratio is the median of the rounds' ratios to the
+mode's best variant. Memory is the process's VmHWM; on a device the most that the allocator gave out. The share is of the fastest product
+of matrices that Atoll or PyTorch makes here in that precision, by the count of `atoll bench --help`. tf32: Atoll's products stay FP32.
+Prints one JSON object.
 """
 import argparse
+import contextlib
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 
-SIZES = {
-    "demo": dict(hidden=256, intermediate=640, layers=4, heads=4, kv_heads=2, vocab=4096, rows=8, length=256),
-    "30m": dict(hidden=512, intermediate=1408, layers=8, heads=8, kv_heads=4, vocab=8192, rows=4, length=512),
-}
+from pytorch_step import SIZES, operations_per_token
 
-
-def pytorch_step(size, threads, steps, merged):
-    import torch
-    import torch.nn as nn
-    import torch.nn.functional as F
-
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    C, I, H, G, T, B, V = (size[k] for k in ("hidden", "intermediate", "heads", "kv_heads", "length", "rows", "vocab"))
-    N = C // H
-
-    def linear(inputs, outputs):
-        return nn.Linear(inputs, outputs, bias=False)
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attention_norm, self.mlp_norm = nn.Parameter(torch.ones(C)), nn.Parameter(torch.ones(C))
-            if merged:
-                self.qkv, self.gate_up = linear(C, (H + 2 * G) * N), linear(C, 2 * I)
-            else:
-                self.q, self.k, self.v = linear(C, H * N), linear(C, G * N), linear(C, G * N)
-                self.gate, self.up = linear(C, I), linear(C, I)
-            self.out, self.down = linear(H * N, C), linear(I, C)
-
-        def forward(self, x, cos, sin):
-            def turned(x):
-                low, high = x.chunk(2, -1)
-                return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
-
-            h = F.rms_norm(x, (C,), self.attention_norm, 1e-5)
-            q, k, v = self.qkv(h).split([H * N, G * N, G * N], -1) if merged else (self.q(h), self.k(h), self.v(h))
-            q, k, v = (y.view(B, T, -1, N).transpose(1, 2) for y in (q, k, v))
-            a = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=G != H)
-            x = x + self.out(a.transpose(1, 2).reshape(B, T, H * N))
-            h = F.rms_norm(x, (C,), self.mlp_norm, 1e-5)
-            gate, up = self.gate_up(h).chunk(2, -1) if merged else (self.gate(h), self.up(h))
-            return x + self.down(F.silu(gate) * up)
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(V, C)
-            self.blocks = nn.ModuleList(Block() for _ in range(size["layers"]))
-            self.norm = nn.Parameter(torch.ones(C))
-            angles = torch.outer(torch.arange(T).float(), 10000.0 ** (-torch.arange(0, N, 2) / N))
-            self.cos, self.sin = angles.cos(), angles.sin()
-            for parameter in self.parameters():
-                if parameter.dim() == 2:
-                    nn.init.normal_(parameter, 0, 0.02)
-
-        def forward(self, ids):
-            x = self.embedding(ids)
-            for block in self.blocks:
-                x = block(x, self.cos, self.sin)
-            return F.linear(F.rms_norm(x, (C,), self.norm, 1e-5), self.embedding.weight)
-
-    model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    ids = torch.randint(0, V, (B, T))
-    targets = torch.cat([ids[:, 1:], torch.full((B, 1), -100)], 1).view(-1)
-    seconds = []
-    for step in range(3 + steps):
-        begin = time.perf_counter()
-        loss = F.cross_entropy(model(ids).view(-1, V), targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        if step >= 3:
-            seconds.append(time.perf_counter() - begin)
-    count = sum(p.numel() for p in model.parameters())
-    print(json.dumps({"tokens_per_s": B * T / statistics.median(seconds), "parameters": count}))
+WORKER = str(pathlib.Path(__file__).resolve().parent / "pytorch_step.py")
+KEYS = {"hidden": "model.hidden_size", "intermediate": "model.intermediate_size", "layers": "model.num_layers",
+        "heads": "model.num_heads", "kv_heads": "model.num_kv_heads", "vocab": "model.vocab_size",
+        "rows": "train.batch_rows", "length": "train.sequence_length"}
+CLOSE = 1.03  # A variant this much slower than the best of its mode may be the best on another day.
+MEMORY_SHARE = 0.7  # Of the machine's, for all that wait side by side.
 
 
-def run(command, environment=None):
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout)
+def pytorch_variants(precision, modes):
+    """(mode, name, words for pytorch_step.py)."""
+    ways = {"fp32": ("fp32",), "tf32": ("tf32",), "bf16": ("autocast", "bf16")}[precision]
+    for mode in modes:
+        for way in ways:
+            for merged in ("separate", "merged"):
+                words = ["--precision", way] + ["--merged"] * (merged == "merged") + ["--compile"] * (mode == "compile")
+                yield mode, f"{mode}, {way}, {merged}", words
 
 
-def measure(atoll, name, threads, steps):
-    size = SIZES[name]
-    keys = {"hidden": "model.hidden_size", "intermediate": "model.intermediate_size", "layers": "model.num_layers",
-            "heads": "model.num_heads", "kv_heads": "model.num_kv_heads", "vocab": "model.vocab_size",
-            "rows": "train.batch_rows", "length": "train.sequence_length"}
-    settings = [f"--{keys[key]}={value}" for key, value in size.items()]
-    ours = run([atoll, "bench", "train-step", "--json", f"--steps={steps}", f"--train.threads={threads}", *settings])
-    theirs = {}
-    for merged in ("separate", "merged"):
-        theirs[merged] = run([sys.executable, __file__, "--worker", merged, "--size", name, "--threads", str(threads),
-                              "--steps", str(steps)], os.environ | {"OMP_NUM_THREADS": str(threads)})
-        assert theirs[merged]["parameters"] == ours["parameters"], "the two models differ"
-    return ours, theirs
+class Program:
+    """Makes steps when it is told to."""
+
+    def __init__(self, mode, name, command, threads, tokens):
+        self.mode, self.name, self.tokens = mode, name, tokens
+        self.rates = []
+        self.errors = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+                                        env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+
+    def said(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            raise RuntimeError(f"{self.name} ended with {self.process.returncode}: {self.errors.read()[-1500:]}")
+        return json.loads(line)
+
+    def steps(self, count, warms_up=False):
+        """Tokens per second of so many steps."""
+        took_ms = 0
+        for _ in range(count):
+            with contextlib.suppress(BrokenPipeError):  # said() tells why.
+                self.process.stdin.write("\n")
+                self.process.stdin.flush()
+            took_ms += self.said()["step_ms"]
+        rate = count * self.tokens / took_ms * 1e3
+        if not warms_up:
+            self.rates.append(rate)
+        return rate
+
+    def summary(self):
+        self.process.stdin.close()
+        summary = self.said()
+        self.process.wait()
+        return summary
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
+
+
+def atoll_command(arguments, size, threads):
+    settings = [f"--{KEYS[key]}={value}" for key, value in size.items() if key in KEYS]
+    if not size["tied"]:
+        settings.append("--model.tie_embeddings=false")
+    if arguments.precision == "bf16":
+        settings.append("--train.precision=bf16")
+    return [arguments.atoll, "bench", "train-step", "--in-turns", "--warmup=0", f"--train.threads={threads}",
+            f"--train.device={arguments.device}", *settings]
+
+
+def start(arguments, variant, threads):
+    size = SIZES[arguments.size]
+    mode, name, words = variant
+    command = words if mode == "atoll" else [sys.executable, WORKER, arguments.size, "--threads", str(threads), "--device", arguments.device, *words]
+    return Program(mode, name, command, threads, size["rows"] * size["length"])
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def probe(arguments, variant, threads):
+    """Tokens per second of a few steps, and peak memory."""
+    program = start(arguments, variant, threads)
+    try:
+        program.steps(2, warms_up=True)  # torch.compile compiles in the first one.
+        rate = max(program.steps(1), program.steps(1))
+        memory = program.summary()["peak_memory_bytes"]
+        say(f"  alone: {variant[1]}: {rate:.0f} tokens/s, {memory / 1e9:.2f} GB")
+        return rate, memory
+    finally:
+        program.end()
+
+
+def machine_bytes():
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def chosen(arguments, modes, threads):
+    """The variants that take part in the rounds, the fastest of each mode first."""
+    probed = {}
+    for variant in pytorch_variants(arguments.precision, modes):
+        probed[variant[1]] = (variant, *probe(arguments, variant, threads))
+    best, others, held = [], [], 0
+    for mode in modes:
+        ranked = sorted((one for one in probed.values() if one[0][0] == mode), key=lambda one: -one[1])
+        best.append(ranked[0][0])
+        held += ranked[0][2]
+        others += [one for one in ranked[1:] if one[1] * CLOSE >= ranked[0][1]]
+    held += max((one[2] for one in probed.values()), default=0)  # Atoll's, which takes less.
+    for variant, _, memory in others:
+        if arguments.device == "cpu" and held + memory > MEMORY_SHARE * machine_bytes():
+            say(f"  left out, as memory would not do for all: {variant[1]}")
+            continue
+        held += memory
+        best.append(variant)
+    return best
+
+
+def side_by_side(arguments, variants, threads):
+    """All programs after the rounds, and their summaries."""
+    with contextlib.ExitStack() as stack:
+        programs = []
+        for variant in variants:
+            programs.append(start(arguments, variant, threads))
+            stack.callback(programs[-1].end)
+            programs[-1].steps(2, warms_up=True)
+        for number in range(arguments.rounds):
+            rates = [program.steps(arguments.steps) for program in programs]
+            say(f"  round {number + 1}: " + "; ".join(f"{program.name} {rate:.0f}" for program, rate in zip(programs, rates)))
+        return programs, [program.summary() for program in programs]
+
+
+def peaks(arguments, threads):
+    """Operations per second by precision, the larger of both programs', and the device's name."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    theirs = subprocess.run([sys.executable, WORKER, arguments.size, "--peak", "--threads", str(threads), "--device", arguments.device],
+                            capture_output=True, text=True, check=True, env=environment).stdout
+    found = json.loads(theirs)
+    if not arguments.only_pytorch:
+        ours = subprocess.run([arguments.atoll, "bench", "peak", "--json", "--threads", str(threads), "--device", arguments.device],
+                              capture_output=True, text=True, check=True, env=environment).stdout
+        for product in json.loads(ours)["products"]:
+            name = product["precision"]
+            found["flops_per_s"][name] = max(found["flops_per_s"][name], product["flops_per_s"])
+    return found["name"], found["flops_per_s"]
+
+
+def measure(arguments, threads, variants):
+    say(f"{arguments.size}, {arguments.precision}, {threads} thread(s)")
+    name, peak = peaks(arguments, threads)
+    ours = [] if arguments.only_pytorch else [("atoll", "atoll", atoll_command(arguments, SIZES[arguments.size], threads))]
+    programs, summaries = side_by_side(arguments, ours + variants, threads)
+    if len({summary["parameters"] for summary in summaries}) != 1:
+        raise RuntimeError(f"the models differ: {[(p.name, s['parameters']) for p, s in zip(programs, summaries)]}")
+    operations = operations_per_token(SIZES[arguments.size])
+    table = {"device_name": name, "peak_flops_per_s": peak, "parameters": summaries[0]["parameters"], "programs": {}}
+    best = {}
+    for program, summary in zip(programs, summaries):
+        rate = statistics.median(program.rates)
+        table["programs"][program.name] = {
+            "mode": program.mode, "tokens_per_s": rate, "rounds": program.rates, "peak_memory_bytes": summary["peak_memory_bytes"],
+            "share_of_peak": rate * operations / peak["fp32" if arguments.precision == "tf32" and program.mode == "atoll" else arguments.precision]}
+        if program.mode not in best or rate > statistics.median(best[program.mode].rates):
+            best[program.mode] = program
+    for mode, program in best.items():
+        table[mode] = {"name": program.name, **{key: value for key, value in table["programs"][program.name].items() if key != "rounds"}}
+        if mode != "atoll" and "atoll" in best:
+            ratios = [us / them for us, them in zip(best["atoll"].rates, program.rates)]
+            table[mode] |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+            table[mode]["memory_ratio"] = (table["programs"]["atoll"]["peak_memory_bytes"] /
+                                           table["programs"][program.name]["peak_memory_bytes"])
+    return table
+
+
+def results(arguments):
+    modes = arguments.beside.split(",")
+    threads = list(map(int, arguments.threads.split(",")))
+    with tempfile.TemporaryDirectory(prefix="atoll-inductor-") as cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache  # The second start of a variant need not compile.
+        say(f"{arguments.size}, {arguments.precision}: which variants of PyTorch are its best, {max(threads)} thread(s)")
+        variants = chosen(arguments, modes, max(threads))
+        found = {"size": arguments.size, "precision": arguments.precision, "device": arguments.device, "rounds": arguments.rounds,
+                 "threads": {str(count): measure(arguments, count, variants) for count in threads}}
+    for mode in modes:
+        if not arguments.only_pytorch:
+            found["ratio" if mode == "eager" else f"ratio_{mode}"] = min(table[mode]["ratio"] for table in found["threads"].values())
+    return found
+
+
+def parsed(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("atoll", nargs="?")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=0, help="in each turn; 0: one, eight of the demo's")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--size", choices=SIZES, default="demo")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--beside", default="eager", help="eager, compile, or both with a comma")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only-pytorch", action="store_true")
+    arguments = parser.parse_args(words)
+    if not arguments.atoll and not arguments.only_pytorch:
+        parser.error("which ATOLL? build/bin/atoll, or --only-pytorch")
+    if not set(arguments.beside.split(",")) <= {"eager", "compile"}:
+        parser.error("--beside: eager, compile, or both with a comma")
+    if arguments.precision == "tf32" and arguments.device == "cpu":
+        parser.error("--precision tf32 is for CUDA")
+    if arguments.steps == 0:
+        arguments.steps = 8 if arguments.size == "demo" or arguments.device != "cpu" else 1
+    return arguments
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("atoll", nargs="?")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--size", choices=SIZES, default="demo")
-    parser.add_argument("--worker", choices=["separate", "merged"], help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        return pytorch_step(SIZES[arguments.size], int(arguments.threads), arguments.steps,
-                            arguments.worker == "merged")
-    results = {"size": arguments.size, "rounds": arguments.rounds, "threads": {}}
-    for threads in map(int, arguments.threads.split(",")):
-        ours, theirs, ratios = [], {"separate": [], "merged": []}, []
-        for number in range(arguments.rounds):
-            us, them = measure(arguments.atoll, arguments.size, threads, arguments.steps)
-            ours.append(us["tokens_per_s"])
-            for variant, result in them.items():
-                theirs[variant].append(result["tokens_per_s"])
-            ratios.append(ours[-1] / max(values[-1] for values in theirs.values()))
-            print(f"{threads} thread(s), round {number + 1}: atoll {ours[-1]:.0f}, pytorch "
-                  f"{theirs['separate'][-1]:.0f} / {theirs['merged'][-1]:.0f} tokens/s, ratio {ratios[-1]:.2f}",
-                  file=sys.stderr)
-        results["threads"][threads] = {
-            "atoll_tokens_per_s": statistics.median(ours),
-            "pytorch_tokens_per_s": max(statistics.median(values) for values in theirs.values()),
-            "ratio_median": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
-    results["ratio"] = min(entry["ratio_median"] for entry in results["threads"].values())
-    print(json.dumps(results))
+    try:
+        print(json.dumps(results(parsed())))
+    except RuntimeError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

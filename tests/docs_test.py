@@ -58,7 +58,7 @@ def main():
         words = shlex.split(line, comments=True)[1:]
         command = []
         for word in words:  # "data pack": a group and its command
-            if word.startswith("-") or len(command) == 2 or (command and command[0] not in ("data", "tokenizer", "scaling", "kv")):
+            if word.startswith("-") or len(command) == 2 or (command and command[0] not in ("data", "tokenizer", "scaling", "kv", "bench")):
                 break
             command.append(word)
         if words[0] == "--version" or words[0] == "COMMAND":

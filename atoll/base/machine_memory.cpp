@@ -18,6 +18,16 @@ double usable_memory_bytes() {
   return std::min(physical, group_memory_bytes(memberships, "/sys/fs/cgroup"));
 }
 
+double peak_memory_bytes() {
+  // getrusage() would tell the most of this process and of the one that it was before execv().
+  std::ifstream in("/proc/self/status");
+  for (std::string word; in >> word;) {
+    double kib = 0;
+    if (word == "VmHWM:" && in >> kib) return 1024 * kib;
+  }
+  return 0;
+}
+
 double group_memory_bytes(const std::string& memberships, const std::filesystem::path& root) {
   double least = std::numeric_limits<double>::infinity();
   // "0::/a/b": of version 2. "5:memory:/a/b": of version 1, which has a tree for each resource. In

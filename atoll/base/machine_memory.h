@@ -1,5 +1,5 @@
 #pragma once
-// How much memory this process may use.
+// How much memory this process may use, and has used.
 #include <filesystem>
 #include <string>
 
@@ -7,6 +7,9 @@ namespace atl {
 
 /// The machine's, or what its control groups leave it; bytes.
 double usable_memory_bytes();
+
+/// The most memory that this process has held at once, in bytes; 0 where the system does not say.
+double peak_memory_bytes();
 
 /// The smallest bound that control groups set for the memory of a process, in bytes; infinity:
 /// none. `memberships` is its /proc/PID/cgroup, `root` where the groups lie: /sys/fs/cgroup.

@@ -41,11 +41,17 @@ std::vector<Command> torch_commands() {
 }
 
 /// `atoll` has only the names of the commands that need LibTorch; the other program tells the rest.
+/// A command that has subcommands there but begins here keeps its own options.
 Command commands_of_both(const CLI::App& app) {
   Command root = command_of(app);
   for (Command& full : torch_commands()) {
     const auto same = std::ranges::find(root.commands, full.name, &Command::name);
-    if (same != root.commands.end()) *same = std::move(full);
+    if (same == root.commands.end()) continue;
+    if (same->commands.empty()) {
+      *same = std::move(full);
+    } else {
+      same->commands = std::move(full.commands);
+    }
   }
   return root;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "atoll/base/process.h"
+#include "atoll/cli/bench_command.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/coordinate_command.h"
 #include "atoll/cli/create_command.h"
@@ -33,7 +34,6 @@ constexpr std::array kTorchCommands = {
     TorchCommand{"gateway", "Answer OpenAI's API for a model that a swarm serves"},
     TorchCommand{"convert", "Write a model as a Hugging Face folder or a GGUF file"},
     TorchCommand{"kv", "Compress keys and values: profiles and measurements"},
-    TorchCommand{"bench", "Measure how fast this machine trains"},
 };
 
 }  // namespace
@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   atl::cli::add_tokenizer_command(app);
   atl::cli::add_scaling_command(app);
   atl::cli::add_plan_command(app);
+  atl::cli::add_bench_command(app, argv);
   atl::cli::add_installed_help(app);
   return atl::cli::run_app(app, argc, argv);
 }

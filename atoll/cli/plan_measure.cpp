@@ -1,8 +1,6 @@
 #include "atoll/cli/plan_measure.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +15,9 @@
 #include "atoll/base/process.h"
 #include "atoll/base/progress.h"
 #include "atoll/cli/command_line.h"
+#include "atoll/cli/torch_answer.h"
 #include "atoll/laws/recorded_run.h"
 #include "atoll/plan/plan_request.h"
-#include "atoll/run/child_process.h"
 #include "atoll/run/config.h"
 #include "atoll/swarm/link_measurement.h"
 #include "atoll/swarm/rules.h"
@@ -73,29 +71,12 @@ std::vector<std::string> settings_of(const std::string& file,
 
 /// In a program of its own, as it needs LibTorch.
 Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
-  std::vector<std::string> command = {sibling_program("atoll-torch"), "bench", "train-step",
-                                      "--json"};
+  std::vector<std::string> words = {"bench", "train-step", "--json"};
   for (std::string& word : settings_of(options.config, options.overrides)) {
-    command.push_back(std::move(word));
+    words.push_back(std::move(word));
   }
-  const fs::path log = fs::temp_directory_path() / fmt::format("atoll-measure-{}.log", ::getpid());
   ProgressBar bar("measuring a training step", 0, clock);
-  run::ChildProcess child(command, log);
-  std::string answer;
-  std::optional<int> status;
-  while (!status) {
-    throw_if_interrupted();
-    ::poll(nullptr, 0, 50);
-    status = child.poll_exit();
-    for (const std::string& line : child.read_lines()) answer += line;
-  }
-  const std::string said = run::last_lines(log, 5);
-  std::error_code ignored;
-  fs::remove(log, ignored);
-  const auto json = nlohmann::json::parse(answer, nullptr, false);
-  if (*status != 0 || !json.is_object()) {
-    throw InputError(fmt::format("this machine cannot be measured: {}", said));
-  }
+  const nlohmann::json json = torch_answer(words, [] {});
   return {.tokens_per_s = json.at("tokens_per_s"),
           .params = json.at("parameters"),
           .memory_bytes = json.at("memory_bytes"),

@@ -2,29 +2,31 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "atoll/base/clock.h"
-#include "atoll/base/error.h"
+#include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/cli_torch/bench_device.h"
+#include "atoll/cli_torch/bench_peak.h"
 #include "atoll/data/batches.h"
 #include "atoll/method/train_options.h"
-#include "atoll/model/device.h"
 #include "atoll/model/model.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/learner.h"
-#include "atoll/train/loss.h"
 
 namespace atl::cli {
 namespace {
@@ -33,6 +35,7 @@ struct BenchArguments {
   int64_t steps = 10;
   int64_t warmup = 3;
   bool json = false;
+  bool in_turns = false;
   weights::ModelConfig model{.vocab_size = 8192};
   method::TrainOptions train{.batch_rows = 8, .sequence_length = 256, .z_loss = 0};
 };
@@ -40,13 +43,21 @@ struct BenchArguments {
 constexpr const char* kFooter = R"(
 Times whole training steps (forward, backward, clip, optimiser) of a random model on random tokens
 in one process. Sizes are settings: --model.KEY=VALUE and --train.KEY=VALUE as for `atoll train`.
+With --in-turns each step waits for a line on the standard input and prints one, so that another
+program can take turns with it; the last line is the summary.
 
 Example:
   atoll bench train-step --model.hidden_size=512 --model.num_layers=8 --train.threads=1 --json)";
 
-/// Random ids, and as targets the ids that follow.
-std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, at::Device device) {
+/// Random ids, and as targets the ids that follow, in micro-batches.
+std::vector<train::Batch> random_rows(const BenchArguments& arguments) {
   const int64_t rows = arguments.train.batch_rows;
+  const int64_t micro =
+      arguments.train.micro_batch_rows > 0 ? arguments.train.micro_batch_rows : rows;
+  if (rows % micro != 0) {
+    throw UsageError(fmt::format("train.micro_batch_rows = {} must divide train.batch_rows = {}",
+                                 micro, rows));
+  }
   const int64_t length = arguments.train.sequence_length;
   const auto options = at::TensorOptions().dtype(at::kLong);
   const at::Tensor inputs_BT = at::empty({rows, length}, options);
@@ -60,75 +71,128 @@ std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, a
   for (int64_t i = 0; i < rows * length; ++i) {
     targets[i] = (i + 1) % length == 0 ? data::kIgnoredTarget : inputs[i + 1];
   }
-  return {inputs_BT.to(device), targets_BT.to(device)};
+  std::vector<train::Batch> batches;
+  for (int64_t begin = 0; begin < rows; begin += micro) {
+    batches.push_back({inputs_BT.narrow(0, begin, micro), targets_BT.narrow(0, begin, micro)});
+  }
+  return batches;
 }
 
-/// Of the device, or of the machine where that computes.
-double memory_bytes(at::Device device) {
-  if (!device.is_cpu()) {
-    return static_cast<double>(
-        at::getDeviceAllocator(device.type())->getMemoryInfo(device.index()).second);
+class TrainStep {
+ public:
+  explicit TrainStep(const BenchArguments& arguments)
+      : options_(arguments.train),
+        device_(numbered_device(options_.device, "train.device")),
+        batches_(random_rows(arguments)),
+        model_(checked(arguments.model, options_, device_), device_, train::purpose_of(options_)),
+        learner_(model_, {.z_loss = options_.z_loss}),
+        optimizer_(train::make_inner_optimizer(options_, train::target_of(model_.parameters()))) {
+    model_.set_activation_checkpointing(options_.activation_checkpointing);
+    model_.initialise(static_cast<uint64_t>(options_.seed));
   }
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<double>(::sysconf(_SC_PAGESIZE));
+
+  /// The seconds that it took.
+  double run() {
+    const Time begin = clock_.now();
+    loss_ = learner_.add_gradients(batches_);
+    const double norm = train::gradient_norm(model_.parameters().gradients_P());
+    optimizer_->step({.lr = options_.lr,
+                      .weight_decay = method::weight_decay(options_),
+                      .gradient_scale = train::clip_factor(norm, options_.grad_clip)});
+    finish_work(device_);
+    return seconds(clock_.now() - begin);
+  }
+
+  double loss() const { return loss_; }
+  /// Of all steps that count, by their seconds.
+  nlohmann::ordered_json summary(std::vector<double> step_seconds) const {
+    std::ranges::sort(step_seconds);
+    const double median = step_seconds.empty() ? 0 : step_seconds[step_seconds.size() / 2];
+    const auto tokens = static_cast<double>(options_.batch_rows * options_.sequence_length);
+    return {{"tokens_per_s", median > 0 ? tokens / median : 0},
+            {"step_ms", median * 1e3},
+            {"device", device_.str()},
+            {"threads", at::get_num_threads()},
+            {"parameters", model_.parameters().values_P().numel()},
+            {"memory_bytes", memory_bytes(device_)},
+            {"peak_memory_bytes", peak_memory_bytes(device_)},
+            {"loss", loss_}};
+  }
+
+ private:
+  static weights::ModelConfig checked(weights::ModelConfig config,
+                                      const method::TrainOptions& options, at::Device device) {
+    config.max_positions = std::max(config.max_positions, options.sequence_length);
+    weights::check(config);
+    const int num_moments = options.optimizer == "sgd" ? 0 : 2;
+    require_room(static_cast<double>(weights::num_parameters(config)), num_moments, device);
+    return config;
+  }
+
+  const method::TrainOptions options_;
+  const SystemClock clock_;
+  at::Device device_;
+  const std::vector<train::Batch> batches_;
+  model::Model model_;
+  train::ModelLearner learner_;
+  std::unique_ptr<train::InnerOptimizer> optimizer_;
+  double loss_ = 0;
+};
+
+/// Each step when the other side says so.
+std::vector<double> steps_in_turns(TrainStep& step) {
+  std::vector<double> step_seconds;
+  for (std::string line; std::getline(std::cin, line);) {
+    step_seconds.push_back(step.run());
+    const nlohmann::ordered_json said{{"step_ms", step_seconds.back() * 1e3},
+                                      {"loss", step.loss()}};
+    fmt::print("{}\n", said.dump());
+    std::fflush(stdout);
+  }
+  return step_seconds;
 }
 
 void bench_train_step(const BenchArguments& arguments) {
-  const method::TrainOptions& options = arguments.train;
-  if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
-  weights::ModelConfig config = arguments.model;
-  config.max_positions = std::max(config.max_positions, options.sequence_length);
-  const at::Device device = model::usable_device(options.device, "train.device");
-  model::Model model(config, device, train::purpose_of(options));
-  model.set_activation_checkpointing(options.activation_checkpointing);
-  model.initialise(static_cast<uint64_t>(options.seed));
-  const at::Tensor gradients_P = model.parameters().gradients_P();
-  const auto optimizer = train::make_inner_optimizer(options, train::target_of(model.parameters()));
-  const auto [inputs_BT, targets_BT] = random_rows(arguments, device);
-  const SystemClock clock;
-  std::vector<double> step_seconds;
-  double loss = 0;
-  for (int64_t step = 0; step < arguments.warmup + arguments.steps; ++step) {
-    const Time begin = clock.now();
-    model.parameters().narrow();
-    loss = train::accumulate_gradients(model, inputs_BT, targets_BT, {.z_loss = options.z_loss})
-               .total.item<double>();
-    const double norm = train::gradient_norm(gradients_P);
-    optimizer->step({.lr = options.lr,
-                     .weight_decay = method::weight_decay(options),
-                     .gradient_scale = train::clip_factor(norm, options.grad_clip)});
-    if (step >= arguments.warmup) step_seconds.push_back(seconds(clock.now() - begin));
+  if (arguments.train.threads > 0) {
+    at::set_num_threads(static_cast<int>(arguments.train.threads));
   }
-  std::ranges::sort(step_seconds);
-  const double median = step_seconds[step_seconds.size() / 2];
-  const double tokens_per_s = static_cast<double>(inputs_BT.numel()) / median;
-  if (arguments.json) {
-    const nlohmann::ordered_json json{{"tokens_per_s", tokens_per_s},
-                                      {"step_ms", median * 1e3},
-                                      {"device", device.str()},
-                                      {"threads", at::get_num_threads()},
-                                      {"parameters", gradients_P.numel()},
-                                      {"memory_bytes", memory_bytes(device)},
-                                      {"loss", loss}};
-    fmt::print("{}\n", json.dump());
+  TrainStep step(arguments);
+  std::vector<double> step_seconds;
+  for (int64_t i = 0; i < arguments.warmup; ++i) step.run();
+  if (arguments.in_turns) {
+    step_seconds = steps_in_turns(step);
   } else {
-    fmt::print("{:.0f} tokens/s, {:.1f} ms per step, {} threads, {} parameters\n", tokens_per_s,
-               median * 1e3, at::get_num_threads(), gradients_P.numel());
+    for (int64_t i = 0; i < arguments.steps; ++i) step_seconds.push_back(step.run());
+  }
+  const nlohmann::ordered_json summary = step.summary(std::move(step_seconds));
+  if (arguments.json || arguments.in_turns) {
+    fmt::print("{}\n", summary.dump());
+  } else {
+    fmt::print("{:.0f} tokens/s, {:.1f} ms per step, {} threads, {} parameters, {} at most\n",
+               summary["tokens_per_s"].get<double>(), summary["step_ms"].get<double>(),
+               at::get_num_threads(), summary["parameters"].get<int64_t>(),
+               format_bytes(summary["peak_memory_bytes"].get<double>()));
   }
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  auto* command = app.add_subcommand("bench", "Measure how fast this machine trains");
+  auto* command =
+      app.add_subcommand("bench", "Measure this machine: products, training, memory, network");
   command->require_subcommand(1);
+  add_bench_peak(*command);
   auto* step = command->add_subcommand("train-step", "Tokens per second of whole training steps");
   auto arguments = std::make_shared<BenchArguments>();
-  step->add_option("--steps", arguments->steps, "steps that are timed (default: 10)")
-      ->check(whole_number<int64_t>(1, 1'000'000));
+  CLI::Option* steps =
+      step->add_option("--steps", arguments->steps, "steps that are timed (default: 10)");
+  steps->check(whole_number<int64_t>(1, 1'000'000));
   step->add_option("--warmup", arguments->warmup, "steps before them (default: 3)")
       ->check(whole_number<int64_t>(0, 1'000'000));
   step->add_flag("--json", arguments->json, "print one JSON object");
+  step->add_flag("--in-turns", arguments->in_turns,
+                 "a step for each line of the standard input; prints a JSON object for each")
+      ->excludes(steps);
   step->allow_extras();
   step->footer(kFooter);
   step->callback([step, arguments] {

@@ -615,6 +615,42 @@ class RunTest(unittest.TestCase):
             self.assert_fails(run(*train(self.folder / "run", option)), 2, "train.device", device)
             self.assert_fails(run("bench", "train-step", option), 2, "train.device", device)
 
+    def test_bench_measures_this_machine(self):
+        code, out, err = run("bench", "--quick", "--sizes", "demo", "--threads", "1", "--json")
+        self.assertEqual((code, len(out.splitlines())), (0, 1), err)
+        found = json.loads(out)
+        self.assertEqual((found["device"], found["threads"], found["line"]), ("cpu", 1, None))
+        self.assertEqual([product["precision"] for product in found["products"]], ["fp32", "bf16"])
+        for product in found["products"]:
+            self.assertEqual(product["flops_per_s"], max(product["fastest"].values()))
+            self.assertEqual(set(product["fastest"]), {"atoll", "libtorch"})
+        self.assertGreater(min(found["copy_bytes_per_s"], *found["loopback"].values()), 0)
+        self.assertEqual(found["training"][0]["precision"], "fp32")
+        for step in found["training"]:
+            self.assertEqual((step["model"], step["left_out"]), ("demo", None))
+            self.assertGreater(step["peak_memory_bytes"], 16 * step["parameters"])
+            self.assertLess(step["peak_memory_bytes"], found["memory_bytes"])
+            [peak] = [product["flops_per_s"] for product in found["products"] if product["precision"] == step["precision"]]
+            self.assertAlmostEqual(step["share_of_peak"], step["tokens_per_s"] * step["operations_per_token"] / peak)
+
+    def test_bench_says_what_it_cannot_do(self):
+        self.assert_fails(run("bench", "--device", "toaster"), 2, "--device", "toaster")
+        self.assert_fails(run("bench", "peak", "--device", "toaster"), 2, "--device", "toaster")
+        self.assert_fails(run("bench", "--sizes", "demo,7b"), 2, "--sizes", "'7b'", "34m")
+        self.assert_fails(run("bench", "--threads", "0"), 2, "--threads")
+        self.assert_fails(run("bench", "train-step", "--model.hidden_size=1048576"), 1, "a training step of", "lower --model")
+        self.assert_fails(run("bench", "--coordinator", "192.0.2.1:7070"), 2, "--coordinator")
+
+    def test_steps_in_turns(self):
+        done = subprocess.run([ATOLL, "bench", "train-step", "--in-turns", "--warmup=0", *flags(model__vocab_size=64)], input="\n\n",
+                              capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, second, summary = map(json.loads, done.stdout.splitlines())
+        self.assertLess(second["loss"], first["loss"])  # The same batch again, after an update.
+        self.assertEqual(summary["loss"], second["loss"])
+        self.assertIn(summary["step_ms"], (first["step_ms"], second["step_ms"]))
+        self.assertGreater(summary["peak_memory_bytes"], 0)
+
     def test_a_damaged_checkpoint_names_the_tensor(self):
         folder = self.folder / "run"
         settings = {"train__steps": 4}

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""make claims-speed: the inner step beside PyTorch, islands of several processes, BF16, the race over a slow line.
+
+Training speed takes some 20 minutes for each precision; its tables are kept in bench/results/speed-PRECISION-SIZE.json.
+LONG=fp32, LONG=bf16-34m, LONG=race and so on measure anew, LONG=1 all. Where the program cannot do yet what a claim is about, the claim
+is short and says what is missing.
+"""
+import functools
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+
+import speed_islands
+import speed_race
+import train_speed
+from claims import ATOLL, LONG, ONLY, RESULTS, ROOT, Claims, code_hash, last_json, run
+
+PYTHON = sys.executable
+CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", "bench/pytorch_step.py", "bench/train_speed.py")
+LINES = ("atoll", "bench/speed_race.py")
+claims = Claims("speed", LINES)
+work = speed_islands.folder()
+
+
+def claimed(missing, claim, target, show):
+    """`missing()` says what the program lacks for it, or nothing; `show()` shows the claim."""
+    if not ONLY.search(claim):
+        return
+    try:
+        reason = missing()
+    except (OSError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        reason = "failed"
+    if reason:
+        claims.show(claim, reason, target, "short")
+    else:
+        show()
+
+
+@functools.cache
+def without_bf16():
+    return "" if speed_islands.has_setting("train.precision") else "no train.precision"
+
+
+@functools.cache
+def without_processes():
+    return "" if speed_islands.has_processes() else "one process only"
+
+
+@functools.cache
+def without_shards():
+    return without_processes() or ("" if speed_islands.has_setting("train.shard") else "no train.shard")
+
+
+# --- training speed ---
+RATIOS = {"fp32": {"eager": 1.3, "compile": 1.2}, "bf16": {"eager": 1.5, "compile": 1.35}}
+STRETCH = {"bf16": {"eager": 1.6, "compile": 1.5}}
+MOST_MEMORY = 0.6
+GOAL_SHARE = 0.85
+
+
+def table_file(precision, size):
+    return RESULTS / f"speed-{precision}-{size}.json"
+
+
+def is_asked(key):
+    return "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG)
+
+
+def measure_table(precision, size):
+    """PyTorch's best, both modes, and Atoll in turns."""
+    if precision == "bf16" and without_bf16():
+        return
+    words = [ATOLL, "--size", size, "--precision", precision, "--beside", "eager,compile"]
+    table = train_speed.results(train_speed.parsed(words))
+    table |= {"commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(), "command": f"LONG={precision}-{size} make claims-speed",
+              "code": code_hash(CODE), "machine": f"{os.cpu_count()} cores, {platform.machine()}", "date": time.strftime("%Y-%m-%d")}
+    table_file(precision, size).write_text(json.dumps(table, indent=1) + "\n")
+
+
+def show_table(precision, size):
+    """Ratios, memory and the share of the peak, for each number of threads."""
+    file = table_file(precision, size)
+    missing = without_bf16 if precision == "bf16" else lambda: ""
+    table = json.loads(file.read_text()) if file.exists() else None
+    is_current = lambda: table["code"] == code_hash(CODE)
+
+    def line(claim, figure, met, target, shown):
+        if table is None:
+            return claimed(missing, claim, target, lambda: claims.show(claim, "never measured", target, "short"))
+        return claimed(missing, claim, target, lambda: claims.kept(claim, figure, met, target, is_current, shown))
+
+    for threads in (table["threads"] if table else ("1", "2")):
+        row = (lambda threads: lambda mode: table["threads"][threads][mode])(threads)
+        where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}"
+        for mode, least in RATIOS[precision].items():
+            goal = STRETCH.get(precision, {}).get(mode)
+            target = f">= {least}" + (f" ({goal})" if goal else "")
+            line(f"{where}: tokens/s of PyTorch's, {mode}", lambda mode=mode, row=row: row(mode)["ratio"],
+                 lambda ratio, least=least: ratio >= least, target, "{:.2f}")
+        line(f"{where}: peak memory of eager's", lambda row=row: row("eager")["memory_ratio"], lambda share: share <= MOST_MEMORY,
+             f"<= {MOST_MEMORY}", "{:.2f}")
+        line(f"{where}: share of the measured peak", lambda row=row: row("atoll")["share_of_peak"], lambda share: True,
+             f"goal {GOAL_SHARE}", "{:.2f}")
+
+
+# --- islands of processes ---
+def differences(*words):
+    return functools.cache(lambda: speed_islands.differences(work, speed_islands.small_store(work), *words))
+
+
+def show_islands():
+    for start in speed_islands.STARTS:
+        for optimizer, steps in (("adamw", 20), ("sgd", 50)):
+            both = differences(start, optimizer)
+            claim = f"two processes ({start}) and one, {steps} steps of {optimizer}: loss"
+            claimed(without_processes, claim, "<= 1e-5", lambda claim=claim, both=both: claims.measured(
+                claim, lambda: both()[0], lambda d: d <= 1e-5, "<= 1e-5", "{:.1e}"))
+            if optimizer == "adamw":
+                claim = f"two processes ({start}) and one: final validation loss"
+                claimed(without_processes, claim, "<= 0.2 %", lambda claim=claim, both=both: claims.measured(
+                    claim, lambda: both()[1], lambda share: share <= 0.002, "<= 0.2 %", "{:.3%}"))
+    for shard in ("zero1", "zero3"):
+        claim = f"two processes with {shard} and one, 20 steps of adamw: loss"
+        claimed(without_shards, claim, "<= 1e-5", lambda claim=claim, shard=shard: claims.measured(
+            claim, lambda: differences("atoll", "adamw", shard)()[0], lambda d: d <= 1e-5, "<= 1e-5", "{:.1e}"))
+    claim = "memory of a process, ZeRO-3 at four processes, of one alone"
+    claimed(without_shards, claim, "<= 0.35", lambda: claims.measured(
+        claim, lambda: speed_islands.shard_memory(work, speed_islands.small_store(work)), lambda share: share <= 0.35, "<= 0.35", "{:.2f}"))
+    killed = "two islands of two processes, one killed: digests at the end"
+    claimed(without_processes, killed, "1", lambda: claims.measured(
+        killed, lambda: speed_islands.digests_after_a_kill(work, speed_islands.small_store(work)), lambda n: n == 1, "1", "{}"))
+
+
+# --- the same bits, and BF16's loss ---
+@functools.cache
+def demo(precision):
+    return speed_islands.demo(work, precision)
+
+
+def other_ends():
+    done = subprocess.run([PYTHON, "bench/digests.py"], cwd=ROOT, check=False, capture_output=True, text=True)  # It ends with 1 if there are any.
+    return len(last_json(done.stdout)["others"])
+
+
+def show_numbers():
+    claims.measured("FP32: small runs that end with other bits than before", other_ends, lambda n: n == 0, "0", "{}")
+    claim = "the demo's validation loss in BF16 over that in FP32"
+    claimed(without_bf16, claim, "<= +1 %", lambda: claims.measured(
+        claim, lambda: demo("bf16")[0] / demo("fp32")[0] - 1, lambda excess: excess <= 0.01, "<= +1 %", "{:+.2%}"))
+    equal = "two islands in BF16: distinct digests"
+    claimed(without_bf16, equal, "1", lambda: claims.measured(equal, lambda: demo("bf16")[1], lambda n: n == 1, "1", "{}"))
+
+
+# --- the race ---
+RACE = {"100/20": (0.91, "0.95; torchft 0.78"), "10/80": (0.88, "0.93; torchft 0.19"), "1/200": (0.9, "SparseLoCo")}
+
+
+def show_race():
+    """Each line's share is kept by itself."""
+    for words, (least, goal) in RACE.items():
+        def share(words=words):
+            return speed_race.main([ATOLL, str(speed_islands.small_store(work)), "--links", words])[words]["share"]
+        mbit, round_trip = words.split("/")
+        claims.stored(f"race-{mbit}", f"share of its own speed over {mbit} Mbit/s, {round_trip} ms ({goal})", share,
+                      lambda figure, least=least: figure >= least, f">= {least}", "{:.3f}", f"LONG=race-{mbit} make claims-speed")
+
+
+def main():
+    try:
+        for precision in RATIOS:
+            for size in ("34m", "135m"):
+                if is_asked(f"{precision}-{size}"):
+                    try:
+                        measure_table(precision, size)
+                    except Exception as error:  # What was kept is shown, and the other claims.
+                        print(f"\n{precision}-{size}: {error}", file=sys.stderr)
+                show_table(precision, size)
+        show_islands()
+        show_numbers()
+        show_race()
+        return claims.end()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The race over a slow line, Atoll's part: two islands of one core, and the share of their own speed without a line that they keep.
+
+  speed_race.py ATOLL STORE [--steps 400] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
+
+A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
+1 Mbit/s by SparseLoCo, else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
+and a queue of what is then on its way; the coordinator has none. An island's own speed is that of the same two, side by side, without
+a line or an exchange; it is measured before and after each line, and the mean counts. Steps before the third round, and those after
+the last but one, are left out. Prints one JSON object.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+import utilisation_links
+from utilisation_links import flags, wan
+
+H = 20
+MODEL = {"model.hidden_size": 256, "model.intermediate_size": 688, "model.num_layers": 4, "model.num_heads": 4, "model.num_kv_heads": 4,
+         "model.max_positions": 128, "train.sequence_length": 128, "train.batch_rows": 8, "train.log_every": 1, "train.eval_rows": 8,
+         "train.checkpoint_every": 0, "swarm.min_replicas": 2, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.9}
+STREAMING = {"sync.method": "streaming_diloco", "sync.codec": "e3m0", "sync.sync_every": H, "sync.num_fragments": 2,
+             "sync.fragment_sync_delay": H // 4}
+SPARSE = {"sync.method": "sparse_loco", "sync.sync_every": H}
+ALONE = {"sync.method": "diloco", "sync.sync_every": 10 ** 6}
+
+
+def link(rate, round_trip_ms):
+    on_the_way_kib = max(64, rate * 1e6 / 8 * round_trip_ms / 1e3 / 1024)
+    return wan.Link(rate=rate, delay=round_trip_ms / 4, queue=on_the_way_kib)
+
+
+def steps_per_s(folder, first, last):
+    """Of an island, from the end of one step to that of another."""
+    lines = {line["step"]: line["time"] for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())}
+    return (last - first) / (lines[last] - lines[first])
+
+
+def rate(arguments, method, line=None):
+    """Steps per second, the mean of both islands."""
+    settings = MODEL | method | {"train.steps": arguments.steps}
+    hosts = {"hub": wan.Link(), "island-a": line or wan.Link(), "island-b": line or wan.Link()}
+    with tempfile.TemporaryDirectory(prefix="atoll-race-") as scratch:
+        folder = pathlib.Path(scratch)
+        with wan.Network(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"), hosts) as network:
+            utilisation_links.train_over(network, arguments, folder, settings)
+        return statistics.mean(steps_per_s(folder / island, 3 * H, arguments.steps - 1 - H) for island in ("island-a", "island-b"))
+
+
+def measure(arguments):
+    reason = wan.unavailable(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"))
+    if reason:
+        raise RuntimeError(f"no emulated network here: {reason}")
+    found = {}
+    before = rate(arguments, ALONE)
+    for words in arguments.links.split(","):
+        mbit, round_trip_ms = map(float, words.split("/"))
+        method = SPARSE if mbit <= 1 else STREAMING
+        there = rate(arguments, method, link(mbit, round_trip_ms))
+        after = rate(arguments, ALONE)
+        found[words] = {"method": method["sync.method"], "steps_per_s": there, "alone": [before, after], "share": 2 * there / (before + after)}
+        print(json.dumps({words: found[words]}), file=sys.stderr, flush=True)
+        before = after
+    return found
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("atoll")
+    parser.add_argument("store")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--links", default="100/20,10/80,1/200")
+    return measure(parser.parse_args(words))
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))
