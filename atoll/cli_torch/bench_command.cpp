@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/error.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
