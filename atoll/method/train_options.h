@@ -41,6 +41,8 @@ struct TrainOptions {
 
   int64_t threads = 0;
   std::string device = "cpu";
+  std::string shard = "none";
+  double process_timeout = 60;
 
   void visit(SettingList& list);
 };

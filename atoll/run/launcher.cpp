@@ -1,6 +1,7 @@
 #include "atoll/run/launcher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -124,6 +125,7 @@ class Launch {
     std::vector<std::string> command = {
         options_.program.string(), "join",   address_,    "--run",
         folder.string(),           "--name", island.name, "--messages"};
+    for (std::string& word : processes_option()) command.push_back(std::move(word));
     if (options_.together) command.emplace_back("--together");
     for (const std::string& word : own_settings()) command.push_back(word);
     if (!options_.link_rate.empty()) {
@@ -136,6 +138,11 @@ class Launch {
       if (init.is_strict) command.emplace_back("--strict");
     }
     island.process = std::make_unique<ChildProcess>(command, folder / "log.txt", log);
+  }
+
+  /// Said of one process too: what is in the environment is about this launcher.
+  std::vector<std::string> processes_option() const {
+    return {"--processes-per-island", fmt::format("{}", options_.processes)};
   }
 
   /// What this machine's islands are told beside the run's settings.
@@ -296,6 +303,9 @@ class Launch {
         fmt::format("atoll join {} --run {} --name {}", address_,
                     shell_quoted((options_.folder / island.name).string()), island.name);
     for (const std::string& word : own_settings()) command += " " + shell_quoted(word);
+    if (options_.processes > 1) {
+      command += fmt::format(" {}", fmt::join(processes_option(), " "));
+    }
     if (!options_.link_rate.empty()) command += " --link-rate " + options_.link_rate;
     return command;
   }

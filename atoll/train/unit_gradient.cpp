@@ -25,6 +25,7 @@ UnitGradient::UnitGradient(Learner& learner, const data::Mixture& mixture,
 }
 
 double UnitGradient::add(int64_t unit) {
+  learner_.begin_unit(unit);
   const std::vector<int64_t> rows = rows_.rows(unit / num_units_);
   const auto as_span = [](const at::Tensor& ids_BT) {
     return std::span(ids_BT.mutable_data_ptr<int64_t>(), static_cast<size_t>(ids_BT.numel()));
