@@ -1,6 +1,7 @@
 #include "atoll/group/processes.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,6 +14,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/process_lost.h"
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
 #include "atoll/group/watch.h"
@@ -84,11 +86,9 @@ class Processes::Shell {
 
   ~Shell() {
     if (!is_over_) {
-      if (place_.leads()) {
-        say_goodbye();
-      } else {
-        fail("it was told to");
-      }
+      say_goodbye();
+    } else if (watch_ && place_.leads()) {
+      watch_->let_others_hear();
     }
     watch_.reset();
     // It would wait for what is under way; with a process that hangs that does not end.
@@ -119,9 +119,8 @@ class Processes::Shell {
       }
     });
     if (*text != kDone) return text->substr(1);
+    say_goodbye();
     is_over_ = true;
-    watch_.reset();  // Before the store goes.
-    store_->add("goodbye", 1);
     return std::nullopt;
   }
 
@@ -157,12 +156,14 @@ class Processes::Shell {
   }
 
   c10d::Backend& backend() { return *backend_; }
+  /// Values at a time of what each process has its own part of.
+  static int64_t bucket_of(const at::Tensor& part) { return kBucketBytes / part.element_size(); }
 
  private:
   void require_all() {
     if (const auto verdict = watch_->verdict()) {
       has_lost_ = true;
-      throw InputError(*verdict);
+      throw ProcessLost(*verdict);
     }
   }
 
@@ -188,12 +189,17 @@ class Processes::Shell {
     } catch (const std::exception& error) {
       has_lost_ = true;
       is_over_ = true;
-      throw InputError(watch_->explain(first_line(error)));
+      throw ProcessLost(watch_->explain(first_line(error)));
     }
   }
 
   void say_goodbye() {
     try {
+      if (!place_.leads()) {
+        watch_.reset();  // Before the store goes.
+        store_->add("goodbye", 1);
+        return;
+      }
       write(*store_, command_key(++num_commands_), kDone);
       const Time begin = clock_.now();
       while (store_->add("goodbye", 0) < place_.size - 1 && clock_.now() - begin < kGoodbye &&
@@ -334,34 +340,44 @@ void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part
   move_parts(part, values_P, /*to_leader=*/false);
 }
 
+/// A bucket of each part at a time, all of one length, as backends want it.
 void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, bool to_leader) {
   const at::NoGradGuard no_grad;
-  const OnHost own(part);
-  const OnHost all(place().leads() ? values_P : part);
-  const auto move = [&](std::vector<Work>& works, const std::vector<at::Tensor>& buckets, int other,
-                        bool sends) {
-    for (const at::Tensor& bucket : buckets) {
-      std::vector<at::Tensor> one{bucket};
-      const auto tag = static_cast<int>(works.size());
-      works.push_back(sends ? shell_->backend().send(one, other, tag)
-                            : shell_->backend().recv(one, other, tag));
+  const bool leads = place().leads();
+  const at::Tensor sizes = at::zeros({1}, at::kLong);
+  if (leads) sizes.fill_(values_P.numel());
+  broadcast(sizes);
+  const int64_t num_values = sizes.item<int64_t>();
+  const auto [first, last] = this->part(num_values, 0);  // As long as any.
+  const int64_t most = Shell::bucket_of(part);
+  for (int64_t begin = 0; begin < last - first; begin += most) {
+    const int64_t length = std::min(most, last - first - begin);
+    const auto in_bucket = [&](const at::Tensor& x_S) {
+      return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + length, x_S.numel()));
+    };
+    const auto of_rank = [&](int64_t rank) {
+      const auto [from, to] = this->part(num_values, rank);
+      return in_bucket(values_P.slice(0, from, to));
+    };
+    std::vector<at::Tensor> own{at::zeros({length})};
+    std::vector<std::vector<at::Tensor>> all;
+    if (leads) {
+      auto& each = all.emplace_back();
+      for (int64_t rank = 0; rank < size(); ++rank) {
+        each.push_back(at::zeros({length}));
+        if (!to_leader) each.back().slice(0, 0, of_rank(rank).numel()).copy_(of_rank(rank));
+      }
     }
-  };
-  shell_->collective([&](std::vector<Work>& works) {
-    if (!place().leads()) return move(works, own.buckets(), 0, to_leader);
-    const auto [own_begin, own_end] = this->part(values_P.numel(), 0);
-    at::Tensor mine = values_P.slice(0, own_begin, own_end);
-    if (to_leader) mine.copy_(part);
-    else part.copy_(mine);
-    for (int64_t rank = 1; rank < size(); ++rank) {
-      const auto [begin, end] = this->part(values_P.numel(), rank);
-      std::vector<Work> of_rank;  // Tags are counted by pairs of processes.
-      move(of_rank, all.buckets(begin, end), static_cast<int>(rank), !to_leader);
-      works.insert(works.end(), of_rank.begin(), of_rank.end());
+    if (to_leader) own[0].slice(0, 0, in_bucket(part).numel()).copy_(in_bucket(part));
+    shell_->collective([&](std::vector<Work>& works) {
+      works.push_back(to_leader ? shell_->backend().gather(all, own)
+                                : shell_->backend().scatter(own, all));
+    });
+    if (!to_leader) in_bucket(part).copy_(own[0].slice(0, 0, in_bucket(part).numel()));
+    for (int64_t rank = 0; leads && to_leader && rank < size(); ++rank) {
+      of_rank(rank).copy_(all[0][static_cast<size_t>(rank)].slice(0, 0, of_rank(rank).numel()));
     }
-  });
-  if (place().leads() && to_leader) all.put_back();
-  if (!place().leads() && !to_leader) own.put_back();
+  }
 }
 
 }  // namespace atl::group

@@ -18,6 +18,7 @@ constexpr Duration kPeriod = milliseconds(1000);
 /// When something went wrong: a process that is gone is told from one that only heard of it.
 constexpr Duration kClosePeriod = milliseconds(200);
 constexpr Duration kCloseLimit = milliseconds(2500);
+constexpr int64_t kCloseLooks = 8;
 /// Until whoever is gone is found, or it is left unsaid.
 constexpr Duration kExplainPatience = milliseconds(8000);
 /// For process 0, until the others have heard why it ends.
@@ -77,6 +78,22 @@ void Watch::leave(const std::string& reason) {
   changed_.wait_for(lock, 2 * kLastWordsPatience, is_over);
 }
 
+void Watch::let_others_hear() {
+  MutexLock lock(mutex_);
+  const auto is_over = [&]() ATOLL_REQUIRES(mutex_) { return has_left_ || !verdict_; };
+  changed_.wait_for(lock, 2 * kLastWordsPatience, is_over);
+}
+
+void Watch::wait_for_readers(int64_t count) {
+  const Time begin = clock_.now();
+  while (store_->add(kHeard, 0) < count && clock_.now() - begin < kLastWordsPatience) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const MutexLock lock(mutex_);
+  has_left_ = true;
+  changed_.notify_all();
+}
+
 std::string Watch::name_of(int64_t rank) const {
   const auto found = seen_.find(rank);
   const std::string host = found == seen_.end() ? "" : found->second.host;
@@ -105,11 +122,7 @@ void Watch::run() {
         const std::string said = fmt::format("{} ended: {}", name_of(place_.rank), *last_words);
         write(*store_, place_.leads() ? kVerdict : sign_key(place_.rank),
               place_.leads() ? said : "!" + *last_words);
-        const Time begin = clock_.now();
-        while (place_.leads() && store_->add(kHeard, 0) + 1 < place_.size &&
-               clock_.now() - begin < kLastWordsPatience) {
-          std::this_thread::sleep_for(milliseconds(10));
-        }
+        if (place_.leads()) wait_for_readers(place_.size - 1);
       } else {
         look();
       }
@@ -140,7 +153,10 @@ void Watch::look() {
     return;
   }
   for (int64_t rank = 1; rank < place_.size; ++rank) look_at(rank);
-  if (const auto found = verdict()) write(*store_, kVerdict, *found);
+  const auto found = verdict();
+  if (!found) return;
+  write(*store_, kVerdict, *found);
+  wait_for_readers(place_.size - 2);  // All but it and the lost one.
 }
 
 void Watch::look_at(int64_t rank) {
@@ -151,16 +167,19 @@ void Watch::look_at(int64_t rank) {
   if (is_new || seen.sign != sign) {
     seen.sign = sign;
     seen.since = clock_.now();
+    seen.num_looks = 0;
   }
+  ++seen.num_looks;
   if (sign.starts_with('!')) decide(fmt::format("{} ended: {}", name_of(rank), sign.substr(1)));
   const Duration silence = clock_.now() - seen.since;
-  Duration limit = limit_;
-  {
+  // Process 0 says whom it misses: a moment for that before it is missed itself.
+  const int64_t turns = rank == 0 ? 2 : 1;
+  bool is_gone = silence >= limit_;
+  if (seen.num_looks > turns * kCloseLooks && silence >= turns * kCloseLimit) {
     const MutexLock lock(mutex_);
-    // Process 0 says whom it misses: a moment for that before it is missed itself.
-    if (is_suspicious_) limit = std::min(limit, rank == 0 ? 2 * kCloseLimit : kCloseLimit);
+    is_gone = is_gone || is_suspicious_;
   }
-  if (silence >= limit) {
+  if (is_gone) {
     decide(fmt::format("{} gave no sign of life for {:.0f} s", name_of(rank), seconds(silence)));
   }
 }

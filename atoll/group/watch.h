@@ -35,15 +35,20 @@ class Watch {
   /// This process ends because of `reason`: the others shall know before it is gone. Process 0
   /// waits a moment until they do, for then its store goes too.
   void leave(const std::string& reason);
+  /// Process 0, after a verdict: the same.
+  void let_others_hear();
 
  private:
   struct Seen {
     std::string sign;
     Time since;
+    int64_t num_looks = 0;  // Since then: where this process itself hardly runs, they are few.
     std::string host;
   };
 
   void run();
+  /// Process 0 has written why all end: waits a moment until so many have read it.
+  void wait_for_readers(int64_t count);
   void look();
   void look_at(int64_t rank);
   void decide(std::string verdict);

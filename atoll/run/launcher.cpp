@@ -17,6 +17,7 @@
 #include "atoll/base/event_log.h"
 #include "atoll/base/fields_json.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process_lost.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/events.h"
 #include "atoll/run/island_history.h"
@@ -195,6 +196,11 @@ class Launch {
     });
   }
 
+  /// Nothing is wrong with the island itself.
+  static bool was_killed(ChildProcess& process) {
+    return process.was_killed() || process.poll_exit() == kProcessLostStatus;
+  }
+
   static bool failed(ChildProcess& process) {
     const auto status = process.poll_exit();
     return status && *status != 0;
@@ -208,7 +214,7 @@ class Launch {
       if (island.is_lost || island.starts_again || !failed(*island.process)) continue;
       if (options_.together) report_failure();
       read_island(index_of(island));  // Its last words would be taken for the next process's.
-      if (island.process->was_killed()) island.history.lost(clock_.now());
+      if (was_killed(*island.process)) island.history.lost(clock_.now());
       if (comes_back(island)) {
         let_rest(island);
       } else {
@@ -239,7 +245,7 @@ class Launch {
     const auto is_over = [](const Island& other) {
       return other.summary.has_value() && !other.summary->stopped;
     };
-    return island.process->was_killed() && island.history.may_return() && num_training() > 0 &&
+    return was_killed(*island.process) && island.history.may_return() && num_training() > 0 &&
            !failed_at_ && !forwarded_ && std::ranges::none_of(islands_, is_over);
   }
 
@@ -247,7 +253,7 @@ class Launch {
     island.starts_again = clock_.now() + kPause;
     const bool others_go_on = num_training() >= options_.config.swarm.min_replicas;
     events_.add(IslandProcessKilled{.island = island.name,
-                                    .signal = *island.process->poll_exit() - 128,
+                                    .signal = std::max(0, *island.process->poll_exit() - 128),
                                     .step = island.history.step(),
                                     .others_go_on = others_go_on,
                                     .pause_s = kPause.count()});
