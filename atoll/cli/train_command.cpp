@@ -176,9 +176,8 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
 std::optional<AskedOfProcess> asked_of_process(const TrainArguments& arguments) {
   const auto place = run::process_place(run::process_environment(), arguments.processes);
   if (!place) return std::nullopt;
-  AskedOfProcess asked{.place = *place,
-                       .config_file = arguments.config_file,
-                       .overrides = all_overrides(arguments)};
+  AskedOfProcess asked{
+      .place = *place, .config_file = arguments.config_file, .overrides = all_overrides(arguments)};
   const auto config = run::load_config(asked.config_file, asked.overrides);
   asked.timeout_s = config.train.process_timeout;
   return asked;

@@ -24,8 +24,7 @@ std::shared_ptr<gloo::transport::Device> make_device(const run::ProcessPlace& pl
   if (const char* const interface = std::getenv("GLOO_SOCKET_IFNAME")) {
     return Gloo::createDeviceForInterface(interface);
   }
-  const std::string host =
-      net::host_towards({.host = place.address, .port = place.port});
+  const std::string host = net::host_towards({.host = place.address, .port = place.port});
   return Gloo::createDeviceForHostname(host.empty() ? "127.0.0.1" : host);
 }
 

@@ -22,9 +22,9 @@ struct Command {
   int64_t unit = 0;         // kGradient.
   double lr = 0;            // kUpdate: as InnerOptimizer::step() takes them;
   double weight_decay = 0;
-  double factor = 1;           // what the gradient is multiplied by before;
-  int64_t number = 0;          // which update it is, from 1;
-  bool has_gradient = false;   // and whether process 0 gives the gradient first.
+  double factor = 1;          // what the gradient is multiplied by before;
+  int64_t number = 0;         // which update it is, from 1;
+  bool has_gradient = false;  // and whether process 0 gives the gradient first.
 
   void visit(auto&& field) {
     field("kind", kind), field("settings", settings), field("data", data);

@@ -31,9 +31,10 @@ Store connect(const run::ProcessPlace& place, Duration patience, bool opens) {
     const std::string text = error.what_without_backtrace();
     const std::string reason = text.substr(0, text.find('\n'));
     if (opens) {
-      throw InputError(fmt::format("process 0 cannot listen at {}, where the island's {} processes "
-                                   "are to meet: {}; choose another MASTER_PORT",
-                                   where, place.size, reason));
+      throw InputError(
+          fmt::format("process 0 cannot listen at {}, where the island's {} processes "
+                      "are to meet: {}; choose another MASTER_PORT",
+                      where, place.size, reason));
     }
     throw InputError(fmt::format(
         "process {} of {} found nobody at {}, where the island's processes meet, for {:.0f} s "

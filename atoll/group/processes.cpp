@@ -68,18 +68,16 @@ void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration p
 class Processes::Shell {
  public:
   Shell(const ProcessesOptions& options, const Clock& clock)
-      : place_(options.place),
-        clock_(clock),
-        store_(open_store(place_, options.timeout)) {
+      : place_(options.place), clock_(clock), store_(open_store(place_, options.timeout)) {
     try {
       Watch::announce(*store_, place_.rank);
       wait_for_all(*store_, place_, options.timeout, clock_);
       backend_ = make_backend(c10::make_intrusive<c10d::PrefixStore>("backend", store_), place_,
                               options.timeout);
     } catch (const c10::Error& error) {
-      throw InputError(fmt::format(
-          "process {} of {} lost the others while they met at {}:{}: {}", place_.rank, place_.size,
-          place_.address, place_.port, first_line(error)));
+      throw InputError(fmt::format("process {} of {} lost the others while they met at {}:{}: {}",
+                                   place_.rank, place_.size, place_.address, place_.port,
+                                   first_line(error)));
     }
     watch_.emplace(connect_again(place_, options.timeout), place_, options.timeout, clock_);
   }
@@ -137,7 +135,7 @@ class Processes::Shell {
       }
       store_->deleteKey(key);
     });
-    num_heard_by_all_ = num_commands_;
+    all_have_heard();
   }
 
   void fail(const std::string& reason) {
@@ -152,8 +150,11 @@ class Processes::Shell {
       begin(works);
       for (const Work& work : works) wait(work);
     });
-    num_heard_by_all_ = num_commands_;
   }
+
+  /// Process 0 has something of all others that they sent after the last command. A broadcast is no
+  /// sign of that: it may be on its way still.
+  void all_have_heard() { num_heard_by_all_ = num_commands_; }
 
   c10d::Backend& backend() { return *backend_; }
   /// Values at a time of what each process has its own part of.
@@ -287,6 +288,7 @@ void Processes::sum(const at::Tensor& values) {
       works.push_back(shell_->backend().allreduce(one));
     }
   });
+  shell_->all_have_heard();
   host.put_back();
 }
 

@@ -60,8 +60,9 @@ TEST(ProcessesTest, SumsAreEverybodys) {
                            const at::Tensor values = values_of(processes, size).remainder_(4096);
                            at::Tensor expected = at::zeros({size});
                            for (int64_t rank = 0; rank < 3; ++rank) {
-                             expected += (at::arange(size, at::kFloat) + 1000.0 * rank).remainder_(
-                                 4096);  // Whole numbers: their sums are exact.
+                             expected +=
+                                 (at::arange(size, at::kFloat) + 1000.0 * rank)
+                                     .remainder_(4096);  // Whole numbers: their sums are exact.
                            }
                            processes.sum(values);
                            EXPECT_TRUE(at::equal(values, expected));
@@ -145,8 +146,8 @@ TEST(ProcessesTest, WhoEndsSaysWhy) {
   });
   EXPECT_EQ(messages[2], "no room for it");
   for (const size_t rank : {0, 1}) {
-    EXPECT_THAT(messages[rank], AllOf(HasSubstr("process 2 of this island"),
-                                      HasSubstr("ended: no room for it")));
+    EXPECT_THAT(messages[rank],
+                AllOf(HasSubstr("process 2 of this island"), HasSubstr("ended: no room for it")));
   }
 }
 

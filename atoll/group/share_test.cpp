@@ -75,8 +75,7 @@ TEST(ShareTest, UpdatesOfPartsAreTheUpdateOfTheWhole) {
     // The cuts lie inside a decayed span, between two, and at the edge of one.
     std::vector<std::unique_ptr<train::InnerOptimizer>> parts;
     for (const auto& [begin, end] : {std::pair{0, 32}, {32, 48}, {48, 80}, {80, 100}}) {
-      parts.push_back(
-          train::make_inner_optimizer(options, part_of(target(parts_P), begin, end)));
+      parts.push_back(train::make_inner_optimizer(options, part_of(target(parts_P), begin, end)));
     }
     for (int step = 0; step < 3; ++step) {
       whole->step(1e-2, 0.1);

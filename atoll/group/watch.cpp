@@ -38,9 +38,7 @@ void Watch::announce(c10d::Store& store, int64_t rank) {
   write(store, host_key(rank), machine_name());
 }
 
-bool Watch::is_announced(c10d::Store& store, int64_t rank) {
-  return store.check({host_key(rank)});
-}
+bool Watch::is_announced(c10d::Store& store, int64_t rank) { return store.check({host_key(rank)}); }
 
 Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock)
     : store_(std::move(store)), place_(place), limit_(limit), clock_(clock) {

@@ -145,14 +145,14 @@ std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
   }
   // The others' machines know it by no shorter name.
   config.data.path = std::filesystem::absolute(config.data.path).string();
-  return std::make_unique<group::Leader>(group::LeaderParts{
-      .processes = *parts.processes,
-      .learner = make_learner(parts.materials, parts.config.train),
-      .options = parts.config.train,
-      .changes_gradient = method::method_of(config.sync).reduces_gradients,
-      .begin = {.settings = config.settings().dump(/*with_help=*/false),
-                .data = parts.materials.mixture.digest(),
-                .num_units = parts.averager.num_members()}});
+  return std::make_unique<group::Leader>(
+      group::LeaderParts{.processes = *parts.processes,
+                         .learner = make_learner(parts.materials, parts.config.train),
+                         .options = parts.config.train,
+                         .changes_gradient = method::method_of(config.sync).reduces_gradients,
+                         .begin = {.settings = config.settings().dump(/*with_help=*/false),
+                                   .data = parts.materials.mixture.digest(),
+                                   .num_units = parts.averager.num_members()}});
 }
 
 void follow(group::Processes& processes, const Asked& asked) {

@@ -150,9 +150,9 @@ TEST_F(FollowingTest, OtherSettingsAreNamedEverywhere) {
   const auto messages =
       several(2, config(6), "run", {.config_file = {}, .overrides = {"train.lr=0.5"}});
   for (const std::string& message : messages) {
-    EXPECT_THAT(message, testing::AllOf(testing::HasSubstr("process 1 of this island"),
-                                        testing::HasSubstr("train.lr = 0.5"),
-                                        testing::HasSubstr("0.001")));
+    EXPECT_THAT(message,
+                testing::AllOf(testing::HasSubstr("process 1 of this island"),
+                               testing::HasSubstr("train.lr = 0.5"), testing::HasSubstr("0.001")));
   }
 }
 

@@ -125,8 +125,9 @@ run::Summary join_run(const JoinOptions& options, const Clock& clock,
                       const ProgressCallback& on_progress) {
   const run::RunFolder folder(options.folder);
   EventLog events(folder.path());
-  return with_reason_kept(
-      events, options.processes, [&] { return join_run_here(options, folder, clock, on_progress, events.sink()); });
+  return with_reason_kept(events, options.processes, [&] {
+    return join_run_here(options, folder, clock, on_progress, events.sink());
+  });
 }
 
 }  // namespace atl::island

@@ -47,8 +47,7 @@ TrainingRun::TrainingRun(TrainingParts parts)
       stop_(parts_.wishes),
       records_(parts_.folder, parts_.clock, parts_.on_progress, parts_.events),
       leader_(make_leader(parts_)),
-      learner_(leader_ ? leader_->learner()
-                       : make_learner(parts_.materials, parts_.config.train)),
+      learner_(leader_ ? leader_->learner() : make_learner(parts_.materials, parts_.config.train)),
       gradient_(*learner_, parts_.materials.mixture, parts_.config.train,
                 parts_.averager.num_members()),
       validation_(parts_.materials, *learner_, parts_.config.train, parts_.clock, time_,

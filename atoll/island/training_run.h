@@ -44,7 +44,8 @@ struct TrainingParts {
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;
   std::string pace = "lockstep";  // swarm.pace.
-  group::Processes* processes = nullptr;  // Of this island, which this one leads; null: it is alone.
+  group::Processes* processes =
+      nullptr;  // Of this island, which this one leads; null: it is alone.
   /// The unit of data to train on next (run/unit_source.h). May be empty.
   std::function<Result<int64_t>()> next_unit;
   run::RoundLog* round_log = nullptr;  // Where committed rounds are kept; may be null.

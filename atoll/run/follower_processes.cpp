@@ -39,8 +39,7 @@ Listener listen_here() {
   socklen_t size = sizeof(address);
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   if (listener.socket < 0 || ::bind(listener.socket, any, size) != 0 ||
-      ::listen(listener.socket, kBacklog) != 0 ||
-      ::getsockname(listener.socket, any, &size) != 0) {
+      ::listen(listener.socket, kBacklog) != 0 || ::getsockname(listener.socket, any, &size) != 0) {
     fail("open a port for this island's processes to meet at");
   }
   listener.port = ntohs(address.sin_port);

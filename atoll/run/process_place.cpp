@@ -127,7 +127,8 @@ Environment process_environment() {
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view word = *entry;
     const size_t end = word.find('=');
-    if (end != std::string_view::npos) environment.emplace(word.substr(0, end), word.substr(end + 1));
+    if (end != std::string_view::npos)
+      environment.emplace(word.substr(0, end), word.substr(end + 1));
   }
   return environment;
 }

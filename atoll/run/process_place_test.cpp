@@ -12,15 +12,19 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 Environment by_torchrun() {
-  return {{"RANK", "3"},           {"WORLD_SIZE", "4"},         {"LOCAL_RANK", "1"},
-          {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "node-7"}, {"MASTER_PORT", "29500"}};
+  return {{"RANK", "3"},
+          {"WORLD_SIZE", "4"},
+          {"LOCAL_RANK", "1"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"MASTER_ADDR", "node-7"},
+          {"MASTER_PORT", "29500"}};
 }
 
 Environment by_slurm() {
-  return {{"SLURM_PROCID", "5"},        {"SLURM_STEP_NUM_TASKS", "6"},
-          {"SLURM_LOCALID", "1"},       {"SLURM_STEP_NODELIST", "gpu[03-04,9],other"},
+  return {{"SLURM_PROCID", "5"},         {"SLURM_STEP_NUM_TASKS", "6"},
+          {"SLURM_LOCALID", "1"},        {"SLURM_STEP_NODELIST", "gpu[03-04,9],other"},
           {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
-          {"SLURM_JOB_ID", "77"},       {"SLURM_STEP_ID", "2"}};
+          {"SLURM_JOB_ID", "77"},        {"SLURM_STEP_ID", "2"}};
 }
 
 std::string refusal(const Environment& environment, int64_t asked = 0) {
@@ -34,7 +38,8 @@ std::string refusal(const Environment& environment, int64_t asked = 0) {
 
 TEST(ProcessPlaceTest, WithoutVariablesAProcessIsAnIsland) {
   EXPECT_FALSE(process_place({}, 0));
-  EXPECT_FALSE(process_place({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}}, 0));  // A batch script.
+  EXPECT_FALSE(
+      process_place({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}}, 0));  // A batch script.
 }
 
 TEST(ProcessPlaceTest, TorchrunsVariablesAreRead) {

@@ -47,8 +47,7 @@ inline std::unique_ptr<Processes> meet(const run::ProcessPlace& place,
 }
 
 /// Each does that, on a thread of its own; what it threw, or nothing, in order.
-inline std::vector<std::string> together(int64_t size,
-                                         const std::function<void(Processes&)>& act) {
+inline std::vector<std::string> together(int64_t size, const std::function<void(Processes&)>& act) {
   std::vector<std::future<std::string>> ends;
   for (const run::ProcessPlace& place : places_of(size)) {
     ends.push_back(std::async(std::launch::async, [place, &act]() -> std::string {
