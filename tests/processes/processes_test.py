@@ -134,6 +134,16 @@ class LossesTest(ProcessesTestCase):
                     self.finish(process, log=f"log-{rank}")
                 self.assert_near("by-hand-" + shard, wanted)
 
+    def test_torchrun_starts_them(self):
+        """Its agent keeps the store at MASTER_PORT, over the restarts of what it starts."""
+        torchrun = pathlib.Path(sys.executable).parent / "torchrun"
+        if not torchrun.exists():
+            self.skipTest("no torchrun here")
+        self.train("one")
+        words = [str(torchrun), "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
+        self.finish(self.start([*words, *self.words("run", train__shard="zero1")]))
+        self.assert_near("run", losses(self.folder / "one"))
+
     def test_islands_of_several_processes_agree(self):
         several = {"sync.method": "diloco", "sync.sync_every": 5}
         self.train("one", "--islands", "2", **several)
