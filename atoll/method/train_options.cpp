@@ -77,6 +77,16 @@ void TrainOptions::visit(SettingList& list) {
            "keep what each layer reads alone, and compute the rest again on the way back: a third "
            "more work, a fraction of the memory");
   list.local();
+  list.add("shard", shard,
+           "an island of several processes: none, each has all of the optimiser's moments; zero1, "
+           "each has those of its part of the parameters and updates that part",
+           {"none", "zero1"});
+  list.local();
+  list.add("process_timeout", process_timeout,
+           "seconds that an island's processes wait for one that has not come, or gives no sign "
+           "of life",
+           {.min = 1, .max = 1e6});
+  list.local();
 }
 
 void check_used(const TrainOptions& options, std::string_view field) {

@@ -214,6 +214,12 @@ void check(const RunConfig& config) {
         "or 0 to leave nobody out",
         config.swarm.outlier_factor));
   }
+  if (train.shard != "none" && train.optimizer == "muon") {
+    throw UsageError(fmt::format(
+        "train.shard = '{}' cuts matrices apart, and train.optimizer = 'muon' needs them whole; "
+        "leave one of them out",
+        train.shard));
+  }
   if (config.swarm.is_elastic()) require_elastic(config.sync, train.steps);
   check_adapter(config);
   weights::ModelConfig model = config.model;
