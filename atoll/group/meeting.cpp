@@ -1,11 +1,13 @@
 #include "atoll/group/meeting.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
+#include <cstdlib>
 
 #include "atoll/base/error.h"
 
@@ -46,6 +48,9 @@ Store connect(const run::ProcessPlace& place, Duration patience, bool opens) {
 }  // namespace
 
 Store open_store(const run::ProcessPlace& place, Duration patience) {
+  // c10d tells of each lost connection by itself, with a page of stack; whoever wants that says so.
+  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
   return connect(place, patience, place.leads() && !place.is_kept_open);
 }
 

@@ -161,10 +161,15 @@ class Processes::Shell {
   static int64_t bucket_of(const at::Tensor& part) { return kBucketBytes / part.element_size(); }
 
  private:
+  [[noreturn]] static void end_by(const Verdict& verdict) {
+    if (verdict.is_lost) throw ProcessLost(verdict.text);
+    throw InputError(verdict.text);
+  }
+
   void require_all() {
     if (const auto verdict = watch_->verdict()) {
       has_lost_ = true;
-      throw ProcessLost(*verdict);
+      end_by(*verdict);
     }
   }
 
@@ -190,7 +195,7 @@ class Processes::Shell {
     } catch (const std::exception& error) {
       has_lost_ = true;
       is_over_ = true;
-      throw ProcessLost(watch_->explain(first_line(error)));
+      end_by(watch_->explain(first_line(error)));
     }
   }
 

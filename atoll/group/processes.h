@@ -3,8 +3,8 @@
 // thin shell over LibTorch's c10d. Process 0 leads: it tells the others what to do, and all of them
 // call the same collective functions in the same order. Owned by one thread.
 //
-// A process that was lost ends the work of all: every function here throws ProcessLost then, which
-// names it.
+// A process that ends, ends the work of all: every function here throws InputError then, which
+// names it and says why, or ProcessLost where it went without a word.
 //
 // Shapes: P = all parameters. Each process owns a part of P, of equal sizes but for the last.
 #include <ATen/core/Tensor.h>

@@ -160,7 +160,7 @@ TEST(ProcessesTest, TheLeadersReasonIsHeard) {
     }
     obey(processes, [](const std::string&) {});
   });
-  EXPECT_THAT(messages[1], AllOf(HasSubstr("process 0 of this island, which leads,"),
+  EXPECT_THAT(messages[1], AllOf(HasSubstr("process 0 of this island"), HasSubstr(", which leads,"),
                                  HasSubstr("ended: the loss is nan")));
 }
 

@@ -25,6 +25,9 @@ constexpr Duration kExplainPatience = milliseconds(8000);
 constexpr Duration kLastWordsPatience = milliseconds(2000);
 constexpr const char* kVerdict = "lost";
 constexpr const char* kHeard = "heard";
+/// The first letter of a verdict, and of the last sign of who ended by itself.
+constexpr char kLost = '?';
+constexpr char kEnded = '!';
 
 std::string sign_key(int64_t rank) { return fmt::format("sign/{}", rank); }
 std::string host_key(int64_t rank) { return fmt::format("host/{}", rank); }
@@ -54,18 +57,19 @@ Watch::~Watch() {
   thread_.join();
 }
 
-std::optional<std::string> Watch::verdict() const {
+std::optional<Verdict> Watch::verdict() const {
   const MutexLock lock(mutex_);
   return verdict_;
 }
 
-std::string Watch::explain(const std::string& what_went_wrong) {
+Verdict Watch::explain(const std::string& what_went_wrong) {
   MutexLock lock(mutex_);
   is_suspicious_ = true;
   changed_.notify_all();
   const auto is_clear = [&]() ATOLL_REQUIRES(mutex_) { return verdict_.has_value(); };
   if (changed_.wait_for(lock, kExplainPatience, is_clear)) return *verdict_;
-  return fmt::format("the processes of this island lost each other ({})", what_went_wrong);
+  return {.text = fmt::format("the processes of this island lost each other ({})", what_went_wrong),
+          .is_lost = true};
 }
 
 void Watch::leave(const std::string& reason) {
@@ -95,11 +99,12 @@ void Watch::wait_for_readers(int64_t count) {
 std::string Watch::name_of(int64_t rank) const {
   const auto found = seen_.find(rank);
   const std::string host = found == seen_.end() ? "" : found->second.host;
-  return fmt::format("process {} of this island{}{}", rank, rank == 0 ? ", which leads," : "",
-                     host.empty() ? "" : fmt::format(" (on {})", host));
+  return fmt::format("process {} of this island{}{}", rank,
+                     host.empty() ? "" : fmt::format(" (on {})", host),
+                     rank == 0 ? ", which leads," : "");
 }
 
-void Watch::decide(std::string verdict) {
+void Watch::decide(Verdict verdict) {
   const MutexLock lock(mutex_);
   if (!verdict_) verdict_ = std::move(verdict);
   changed_.notify_all();
@@ -117,15 +122,17 @@ void Watch::run() {
     }
     try {
       if (last_words) {
-        const std::string said = fmt::format("{} ended: {}", name_of(place_.rank), *last_words);
-        write(*store_, place_.leads() ? kVerdict : sign_key(place_.rank),
-              place_.leads() ? said : "!" + *last_words);
-        if (place_.leads()) wait_for_readers(place_.size - 1);
+        if (place_.leads()) {
+          write_verdict({.text = fmt::format("{} ended: {}", name_of(0), *last_words)});
+          wait_for_readers(place_.size - 1);
+        } else {
+          write(*store_, sign_key(place_.rank), kEnded + *last_words);
+        }
       } else {
         look();
       }
     } catch (const std::exception&) {  // The store is gone.
-      decide(fmt::format("{} has ended", name_of(0)));
+      decide({.text = fmt::format("{} has ended", name_of(0)), .is_lost = true});
       last_words.emplace();
     }
     MutexLock lock(mutex_);
@@ -139,6 +146,10 @@ void Watch::run() {
   }
 }
 
+void Watch::write_verdict(const Verdict& verdict) {
+  write(*store_, kVerdict, (verdict.is_lost ? kLost : kEnded) + verdict.text);
+}
+
 void Watch::look() {
   write(*store_, sign_key(place_.rank), fmt::format("{}", ++num_signs_));
   if (verdict()) return;
@@ -146,14 +157,14 @@ void Watch::look() {
     look_at(0);
     const auto told = read(*store_, kVerdict, Duration::zero());
     if (!told) return;
-    decide(*told);
+    decide({.text = told->substr(1), .is_lost = *told->begin() == kLost});
     store_->add(kHeard, 1);
     return;
   }
   for (int64_t rank = 1; rank < place_.size; ++rank) look_at(rank);
   const auto found = verdict();
   if (!found) return;
-  write(*store_, kVerdict, *found);
+  write_verdict(*found);
   wait_for_readers(place_.size - 2);  // All but it and the lost one.
 }
 
@@ -168,7 +179,9 @@ void Watch::look_at(int64_t rank) {
     seen.num_looks = 0;
   }
   ++seen.num_looks;
-  if (sign.starts_with('!')) decide(fmt::format("{} ended: {}", name_of(rank), sign.substr(1)));
+  if (sign.starts_with(kEnded)) {
+    decide({.text = fmt::format("{} ended: {}", name_of(rank), sign.substr(1))});
+  }
   const Duration silence = clock_.now() - seen.since;
   // Process 0 says whom it misses: a moment for that before it is missed itself.
   const int64_t turns = rank == 0 ? 2 : 1;
@@ -178,7 +191,9 @@ void Watch::look_at(int64_t rank) {
     is_gone = is_gone || is_suspicious_;
   }
   if (is_gone) {
-    decide(fmt::format("{} gave no sign of life for {:.0f} s", name_of(rank), seconds(silence)));
+    decide({.text = fmt::format("{} gave no sign of life for {:.0f} s", name_of(rank),
+                                seconds(silence)),
+            .is_lost = true});
   }
 }
 

@@ -16,6 +16,12 @@
 
 namespace atl::group {
 
+/// Why the processes of an island cannot go on.
+struct Verdict {
+  std::string text;
+  bool is_lost = false;  // One is gone, without a word; else it said why it ended.
+};
+
 class Watch {
  public:
   /// `store` is its own connection. Who gives no sign for `limit` is lost. The others have written
@@ -28,10 +34,10 @@ class Watch {
   static void announce(c10d::Store& store, int64_t rank);
   static bool is_announced(c10d::Store& store, int64_t rank);
 
-  /// A sentence on who was lost; nothing while all are there.
-  std::optional<std::string> verdict() const;
+  /// Nothing while all are there.
+  std::optional<Verdict> verdict() const;
   /// The same after something went wrong here: looks more closely, and waits for it.
-  std::string explain(const std::string& what_went_wrong);
+  Verdict explain(const std::string& what_went_wrong);
   /// This process ends because of `reason`: the others shall know before it is gone. Process 0
   /// waits a moment until they do, for then its store goes too.
   void leave(const std::string& reason);
@@ -51,7 +57,8 @@ class Watch {
   void wait_for_readers(int64_t count);
   void look();
   void look_at(int64_t rank);
-  void decide(std::string verdict);
+  void decide(Verdict verdict);
+  void write_verdict(const Verdict& verdict);
   std::string name_of(int64_t rank) const;
 
   const Store store_;
@@ -62,7 +69,7 @@ class Watch {
   int64_t num_signs_ = 0;
   mutable Mutex mutex_;
   Condition changed_;
-  std::optional<std::string> verdict_ ATOLL_GUARDED_BY(mutex_);
+  std::optional<Verdict> verdict_ ATOLL_GUARDED_BY(mutex_);
   std::optional<std::string> last_words_ ATOLL_GUARDED_BY(mutex_);
   bool has_left_ ATOLL_GUARDED_BY(mutex_) = false;
   bool is_suspicious_ ATOLL_GUARDED_BY(mutex_) = false;
