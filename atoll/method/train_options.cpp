@@ -72,7 +72,7 @@ void TrainOptions::visit(SettingList& list) {
   list.add("precision", precision,
            "of activations and products; bf16: parameters, their gradients and moments stay fp32",
            {"fp32", "bf16"});
-  list.local();
+  list.unsaid_if(precision == "fp32");
   list.add("activation_checkpointing", activation_checkpointing,
            "keep what each layer reads alone, and compute the rest again on the way back: a third "
            "more work, a fraction of the memory");
