@@ -13,6 +13,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/model/attention_kernel.h"
+#include "atoll/model/attention_tile.h"
 #include "atoll/model/simd.h"
 
 // LibTorch's own way to oneDNN's small products; weak, so that one without them links.
@@ -29,8 +30,6 @@ namespace atl::model {
 namespace {
 
 using Half = c10::BFloat16;
-
-constexpr int64_t kTile = 64;  // Queries at a time.
 
 bool has_small_products() {
   static const bool answer = at::native::cpublas::brgemm != nullptr &&
@@ -127,23 +126,6 @@ ATOLL_CLONES void write_columns(const float* x, int64_t count, int64_t width, fl
 
 int64_t even(int64_t count) { return (count + 1) / 2 * 2; }
 
-/// Some queries, and the keys that any of them sees.
-struct Tile {
-  int64_t begin = 0;  // First query.
-  int64_t num_queries = 0;
-  int64_t first_key = 0;
-  int64_t num_keys = 0;
-  int64_t window = 0;
-};
-
-Tile tile_at(const AttentionShape& shape, int64_t begin) {
-  Tile tile{.begin = begin, .num_queries = std::min(kTile, shape.positions - begin)};
-  tile.window = shape.window > 0 ? shape.window : shape.positions;
-  tile.first_key = std::max<int64_t>(begin + 1 - tile.window, 0);
-  tile.num_keys = begin + tile.num_queries - tile.first_key;
-  return tile;
-}
-
 /// One (row, key-value head): where it lies, and copies of its keys and values as products read
 /// them. A thread has one, for all that it does.
 class KeysAndValues {
@@ -207,8 +189,8 @@ ATOLL_CLONES void exponentials(const Tile& tile, float scale, int64_t stride, in
   for (int64_t i = 0; i < tile.num_queries; ++i) {
     float* const row = scores + i * stride;
     Half* const to_row = probabilities + i * padded;
-    const int64_t to = tile.begin + i + 1 - tile.first_key;
-    const int64_t from = std::max<int64_t>(to - tile.window, 0);
+    const int64_t from = tile.seen_from(i);
+    const int64_t to = tile.seen_to(i);
     float maximum = row[from];
 #pragma omp simd reduction(max : maximum)
     for (int64_t j = from; j < to; ++j) maximum = row[j] > maximum ? row[j] : maximum;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "atoll/base/check.h"
+#include "atoll/model/attention_tile.h"
 #include "atoll/model/simd.h"
 
 // Part of every LibTorch for the CPU that was built with a BLAS; weak, so that one without links.
@@ -18,8 +19,6 @@ extern "C" __attribute__((weak)) void sgemm_(const char* transa, const char* tra
 
 namespace atl::model {
 namespace {
-
-constexpr int64_t kTile = 64;  // Queries at a time.
 
 /// A row-major matrix, or its transpose, inside a larger one.
 struct Matrix {
@@ -40,27 +39,6 @@ void multiply(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, 
   const int target_stride = static_cast<int>(stride);
   sgemm_(b.transposed ? "T" : "N", a.transposed ? "T" : "N", &n_int, &m_int, &k_int, &alpha, b.data,
          &b_stride, a.data, &a_stride, &beta, target, &target_stride);
-}
-
-/// Some queries, and the keys that any of them sees.
-struct Tile {
-  int64_t begin = 0;  // First query.
-  int64_t num_queries = 0;
-  int64_t first_key = 0;
-  int64_t num_keys = 0;
-  int64_t window = 0;
-
-  /// What query i sees, counted from the first key: [seen_from, seen_to).
-  int64_t seen_to(int64_t i) const { return begin + i + 1 - first_key; }
-  int64_t seen_from(int64_t i) const { return std::max<int64_t>(seen_to(i) - window, 0); }
-};
-
-Tile tile_at(const AttentionShape& shape, int64_t begin) {
-  Tile tile{.begin = begin, .num_queries = std::min(kTile, shape.positions - begin)};
-  tile.window = shape.window > 0 ? shape.window : shape.positions;
-  tile.first_key = std::max<int64_t>(begin + 1 - tile.window, 0);
-  tile.num_keys = begin + tile.num_queries - tile.first_key;
-  return tile;
 }
 
 /// Turns the scores into probabilities times their row's sum, which is written to `sums`; `maxima`
