@@ -28,11 +28,6 @@ at::Tensor values_of(const Processes& processes, int64_t size) {
   return at::arange(size, at::kFloat) + 1000.0 * static_cast<double>(processes.rank());
 }
 
-at::Tensor sum_of_all(int64_t num_processes, int64_t size) {
-  const auto count = static_cast<double>(num_processes);
-  return at::arange(size, at::kFloat) * count + 1000 * count * (count - 1) / 2;
-}
-
 /// Does the others' part of what is told, to the end.
 void obey(Processes& processes, const std::function<void(const std::string&)>& act) {
   while (const auto text = processes.hear()) act(*text);
