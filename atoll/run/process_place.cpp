@@ -89,6 +89,7 @@ std::optional<ProcessPlace> place_by_torchrun(const Environment& environment) {
   if (const auto count = variables.maybe("TORCHELASTIC_RESTART_COUNT", 0, INT64_MAX)) {
     place.attempt = fmt::format("{}", *count);
   }
+  if (const std::string* const key = find(environment, kKeyVariable)) place.attempt += "/" + *key;
   if (place.leads()) {
     const auto listener = variables.maybe(kListenerVariable, 0, INT32_MAX);
     place.listener = static_cast<int>(listener.value_or(-1));

@@ -74,6 +74,16 @@ TEST(ProcessPlaceTest, AListenerIsForTheLeaderAlone) {
   EXPECT_EQ(process_place(environment, 0)->listener, 5);
 }
 
+TEST(ProcessPlaceTest, WithAnotherKeyTheyMeetElsewhere) {
+  Environment environment = by_torchrun();
+  const std::string without = process_place(environment, 0)->attempt;
+  environment[std::string(kKeyVariable)] = "one";
+  const std::string with_one = process_place(environment, 0)->attempt;
+  environment[std::string(kKeyVariable)] = "other";
+  EXPECT_NE(with_one, without);
+  EXPECT_NE(with_one, process_place(environment, 0)->attempt);
+}
+
 TEST(ProcessPlaceTest, SlurmsVariablesAreRead) {
   const auto place = process_place(by_slurm(), 0);
   ASSERT_TRUE(place);
