@@ -37,6 +37,7 @@ constexpr Duration kLookAgain = microseconds(100);
 constexpr Duration kGoodbye = milliseconds(5000);
 /// Who notices that process 0 is silent, but can ask the store still, says more.
 constexpr Duration kMargin = milliseconds(5000);
+constexpr const char* kEndedEarly = "before the work was done; what it says itself is why";
 constexpr const char* kDone = "!";  // Else a command begins with '.'.
 
 std::string command_key(int64_t number) { return fmt::format("command/{}", number); }
@@ -103,7 +104,9 @@ class Processes::Shell {
   }
 
   ~Shell() {
-    if (!is_over_) {
+    if (!is_over_ && place_.leads()) {
+      watch_->leave(kEndedEarly);
+    } else if (!is_over_) {
       say_goodbye();
     } else if (watch_ && place_.leads()) {
       watch_->let_others_hear();
@@ -157,6 +160,11 @@ class Processes::Shell {
       store_->deleteKey(key);
     });
     all_have_heard();
+  }
+
+  void done() {
+    ATOLL_CHECK(place_.leads());
+    if (!std::exchange(is_over_, true)) say_goodbye();
   }
 
   void fail(const std::string& reason) {
@@ -297,6 +305,7 @@ void Processes::tell(const std::string& text) { shell_->tell(text); }
 std::optional<std::string> Processes::hear() { return shell_->hear(); }
 void Processes::ready() { shell_->ready(); }
 void Processes::wait_until_ready() { shell_->wait_until_ready(); }
+void Processes::done() { shell_->done(); }
 void Processes::fail(const std::string& reason) { shell_->fail(reason); }
 
 std::pair<int64_t, int64_t> Processes::part(int64_t size, int64_t rank) const {

@@ -159,6 +159,19 @@ TEST(ProcessesTest, TheLeadersReasonIsHeard) {
                                  HasSubstr("ended: the loss is nan")));
 }
 
+TEST(ProcessesTest, ALeaderThatEndsEarlyIsNotDone) {
+  const auto places = places_of(2);
+  auto leader = std::async(std::launch::async, [&] { meet(places[0]); });
+  const auto follower = meet(places[1]);
+  try {
+    obey(*follower, [](const std::string&) {});
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 0 of this island"),
+                                    HasSubstr("before the work was done")));
+  }
+}
+
 TEST(ProcessesTest, WhoDoesNotComeIsNamed) {
   const auto places = places_of(4);
   std::vector<std::future<std::string>> ends;
