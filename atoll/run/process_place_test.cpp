@@ -117,6 +117,27 @@ TEST(ProcessPlaceTest, TorchrunsVariablesGoFirst) {
   EXPECT_EQ(process_place(environment, 0)->rank, 3);
 }
 
+TEST(ProcessPlaceTest, WithinAStepTheyAreTorchrunsTogetherAlone) {
+  for (const char* name : {"RANK", "WORLD_SIZE"}) {
+    Environment environment = by_slurm();
+    environment[name] = "4";
+    EXPECT_EQ(process_place(environment, 0)->rank, 5);
+  }
+  EXPECT_THAT(refusal({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is not set"));
+}
+
+TEST(ProcessPlaceTest, AStepMeetsWhereTheUserSays) {
+  Environment environment = by_slurm();
+  environment["MASTER_ADDR"] = "gpu03-fast";
+  environment["MASTER_PORT"] = "4321";
+  const auto place = process_place(environment, 0);
+  EXPECT_EQ(place->address, "gpu03-fast");
+  EXPECT_EQ(place->port, 4321);
+  EXPECT_EQ(place->rank, 5);
+  environment["MASTER_PORT"] = "none";
+  EXPECT_THAT(refusal(environment), HasSubstr("MASTER_PORT = 'none'"));
+}
+
 TEST(ProcessPlaceTest, OneProcessIsNoGroup) {
   EXPECT_FALSE(process_place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, 0));
   EXPECT_FALSE(process_place({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, 0));
