@@ -14,6 +14,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/base/process.h"
 #include "atoll/base/progress.h"
+#include "atoll/cli/bench_settings.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/torch_answer.h"
 #include "atoll/laws/recorded_run.h"
@@ -63,8 +64,7 @@ std::vector<std::string> settings_of(const std::string& file,
   for (const Setting& setting : list.settings()) {
     const bool is_asked = std::ranges::count(changed, setting.name(), &Setting::name) > 0 ||
                           setting.name() == "train.batch_rows" || setting.name() == "train.z_loss";
-    const bool is_measured = setting.section == "model" || setting.section == "train";
-    if (is_asked && is_measured) words.push_back("--" + setting.assignment());
+    if (is_asked && is_measured(setting.name())) words.push_back("--" + setting.assignment());
   }
   return words;
 }

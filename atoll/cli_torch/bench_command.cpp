@@ -19,6 +19,7 @@
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
+#include "atoll/cli/bench_settings.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/cli_torch/bench_device.h"
@@ -43,7 +44,8 @@ struct BenchArguments {
 
 constexpr const char* kFooter = R"(
 Times whole training steps (forward, backward, clip, optimiser) of a random model on random tokens
-in one process. Sizes are settings: --model.KEY=VALUE and --train.KEY=VALUE as for `atoll train`.
+in one process. Sizes are settings: --model.KEY=VALUE and --train.KEY=VALUE as for `atoll train`;
+those that change nothing here are refused.
 With --in-turns each step waits for a line on the standard input and prints one, so that another
 program can take turns with it; the last line is the summary.
 
@@ -202,6 +204,11 @@ void add_bench_command(CLI::App& app) {
     arguments->train.visit(settings);
     for (const std::string& word : overrides_from(step->remaining())) {
       settings.apply_override(word);
+      const std::string name = word.substr(0, word.find('='));
+      if (!is_measured(name)) {
+        throw UsageError(fmt::format(
+            "{} changes nothing that `atoll bench train-step` measures; leave it out", name));
+      }
     }
     bench_train_step(*arguments);
   });
