@@ -195,6 +195,16 @@ void check_processes(const TrainArguments& arguments, bool alone, bool is_one_of
   }
 }
 
+/// On one machine each island would count its devices from the first.
+void check_devices(const TrainArguments& arguments, const run::RunConfig& config) {
+  if (arguments.processes < 2 || config.swarm.num_replicas() == 1) return;
+  if (config.train.device != "cuda") return;
+  throw UsageError(
+      fmt::format("train.device = 'cuda' with {} islands of {} processes: all islands would take the "
+                  "same devices; start each with its own (CUDA_VISIBLE_DEVICES=0,1 atoll join ...)",
+                  config.swarm.num_replicas(), arguments.processes));
+}
+
 /// What is wrong whatever models are in process 0's folders: nobody waits for who has ended by it.
 void check_follower(const TrainArguments& arguments) {
   const auto config =
@@ -241,6 +251,7 @@ void train(const TrainArguments& arguments, char** argv, const TrainHere& here) 
     become_torch_program(argv);
   }
   check_processes(arguments, alone, asked.has_value());
+  check_devices(arguments, request.config);
   if (asked) here.meet(*asked);
   std::string& servers = request.config.adapter.servers;
   servers = servers_said(servers);

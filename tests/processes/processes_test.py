@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import slurm_cluster  # noqa: E402
+from kept_port import KeptPort  # noqa: E402
 from swarm_run import DEADLINE_S, wait_for  # noqa: E402
 
 ATOLL, STORE = "", ""
@@ -30,13 +30,8 @@ ENDLESS = {"train.steps": 1000000, "train.checkpoint_every": 10}
 def clean():
     """The environment without what would make a process one of several."""
     own = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    return {key: value for key, value in os.environ.items() if key not in own and not key.startswith("SLURM_")}
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    starters = ("SLURM_", "TORCHELASTIC_", "ATOLL_PROCESS_")
+    return {key: value for key, value in os.environ.items() if key not in own and not key.startswith(starters)}
 
 
 def as_torchrun(rank, size, port):
@@ -80,6 +75,12 @@ class ProcessesTestCase(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def port(self):
+        """It stays this test's."""
+        kept = KeptPort()
+        self.addCleanup(kept.give_back)
+        return int(kept.address.rsplit(":", 1)[1])
+
     def words(self, run, *more, **settings):
         merged = {**TINY, **{key.replace("__", "."): value for key, value in settings.items()}}
         return [ATOLL, "train", "--run", str(self.folder / run), "--data", STORE,
@@ -109,15 +110,15 @@ class ProcessesTestCase(unittest.TestCase):
 
     def start_by_hand(self, size, run, *more, **settings):
         """As torchrun does it."""
-        port = free_port()
+        port = self.port()
         return [self.start(self.words(run, *more, **settings), as_torchrun(rank, size, port), log=f"log-{rank}")
                 for rank in range(size)]
 
-    def assert_near(self, run, wanted):
+    def assert_near(self, run, wanted, delta=1e-5):
         got = losses(self.folder / run)
         self.assertEqual(len(got), len(wanted))
         for step, (one, other) in enumerate(zip(got, wanted), 1):
-            self.assertAlmostEqual(one, other, delta=1e-5, msg=f"step {step}")
+            self.assertAlmostEqual(one, other, delta=delta, msg=f"step {step}")
 
 
 class LossesTest(ProcessesTestCase):
@@ -140,9 +141,36 @@ class LossesTest(ProcessesTestCase):
         if not torchrun.exists():
             self.skipTest("no torchrun here")
         self.train("one")
-        words = [str(torchrun), "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python", "--"]
+        words = [str(torchrun), "--nproc-per-node", "2", "--master-port", str(self.port()), "--no-python", "--"]
         self.finish(self.start([*words, *self.words("run", train__shard="zero1")]))
         self.assert_near("run", losses(self.folder / "one"))
+
+    def test_bf16_takes_new_values_everywhere(self):
+        """Each process rounds the parameters itself, after each update."""
+        self.train("one", train__precision="bf16", train__lr=0.01)
+        wanted = losses(self.folder / "one")
+        self.assertLess(wanted[-1], wanted[0] - 0.5)
+        for shard in "none", "zero1":
+            self.train(shard, "--processes-per-island", "2", train__shard=shard, train__precision="bf16", train__lr=0.01)
+            self.assert_near(shard, wanted, delta=0.05)
+
+    def test_a_file_of_all_settings_serves(self):
+        """Some in it are the data's to say."""
+        settings = subprocess.run(self.words("one", "--dump-config"), env=clean(), capture_output=True, text=True, check=True).stdout
+        self.assertIn("vocab_size = 0", settings)
+        (self.folder / "all.toml").write_text(settings)
+        words = [ATOLL, "train", str(self.folder / "all.toml"), "--run", str(self.folder / "run"), "--data", STORE]
+        self.finish(self.start([*words, "--processes-per-island", "2"]))
+        self.assertEqual(len(losses(self.folder / "run")), 20)
+
+    def test_a_gradient_that_is_not_finite_is_left_out_by_all(self):
+        settings = {"train__lr": 1000, "train__optimizer": "sgd", "train__grad_clip": 0}
+        code = self.start(self.words("one", **settings), log="one").wait(DEADLINE_S)
+        reason = self.said("one").splitlines()[-1]
+        self.assertIn("finite", reason)
+        for shard in "none", "zero1":
+            self.train(shard, "--processes-per-island", "2", code=code, log=shard, train__shard=shard, **settings)
+            self.assertIn(reason.replace("runs/one", shard)[:40], self.said(shard))
 
     def test_islands_of_several_processes_agree(self):
         several = {"sync.method": "diloco", "sync.sync_every": 5}
@@ -229,7 +257,7 @@ class LostTest(ProcessesTestCase):
         wait_for(lambda: not any(map(is_there, followers)), "the followers to end")
 
     def test_who_does_not_come_is_named(self):
-        port = free_port()
+        port = self.port()
         words = self.words("run", train__process_timeout=5)
         process = self.start(words, as_torchrun(0, 3, port))
         self.finish(process, code=1)
@@ -257,13 +285,25 @@ class LostTest(ProcessesTestCase):
 
 class RefusedTest(ProcessesTestCase):
     def test_other_settings_are_named(self):
-        port = free_port()
+        port = self.port()
         processes = [self.start(self.words("run", train__lr=lr), as_torchrun(rank, 2, port), log=f"log-{rank}")
                      for rank, lr in enumerate((1e-3, 2e-3))]
         for rank, process in enumerate(processes):
             self.finish(process, code=2 if rank else 1, log=f"log-{rank}")
             self.assertIn("train.lr = 0.002", self.said(f"log-{rank}"))
             self.assertIn("process 0 has 0.001", self.said(f"log-{rank}"))
+
+    def test_a_mistake_of_all_is_told_by_each(self):
+        for rank, process in enumerate(self.start_by_hand(2, "run", train__warmup_steps=30)):
+            self.finish(process, code=2, log=f"log-{rank}")
+            self.assertIn("train.warmup_steps = 30", self.said(f"log-{rank}"))
+
+    def test_a_leader_that_cannot_begin_is_no_good_end(self):
+        (self.folder / "run").write_text("no folder")
+        leader, follower = self.start_by_hand(2, "run")
+        self.finish(leader, code=1, log="log-0")
+        self.finish(follower, code=1, log="log-1")
+        self.assertRegex(self.said("log-1"), "process 0 of this island .* ended: before the work was done")
 
     def test_bad_variables_are_named(self):
         for name, value, part in (("RANK", "2", "RANK = 2 and WORLD_SIZE = 2"), ("MASTER_PORT", "x", "MASTER_PORT = 'x'"),
@@ -276,6 +316,8 @@ class RefusedTest(ProcessesTestCase):
     def test_what_does_not_go_together(self):
         for more, settings, part in ((["--processes-per-island", "0"], {}, "must be a whole number"),
                                      (["--processes-per-island", "2"], {"train__shard": "zero9"}, "none, zero1"),
+                                     (["--islands", "2", "--processes-per-island", "2"], {"train__device": "cuda"},
+                                      "all islands would take the same devices"),
                                      (["--processes-per-island", "2"], {"train__shard": "zero1", "train__optimizer": "muon"},
                                       "needs them whole")):
             with self.subTest(part):
