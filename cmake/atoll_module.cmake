@@ -7,6 +7,11 @@
 #   x_fuzz.cpp   a fuzz target: libFuzzer under clang, replay of a few random inputs as a test
 # A TORCH folder needs LibTorch: without it (ATOLL_TORCH=OFF) it is left out. TEST_DEPS is what tests
 # alone link: atoll/testing, which is declared behind all that it may include.
+
+# Of all tests. They neither measure which library multiplies quickest nor hang on what was measured
+# here before: the same bits each time.
+set(atoll_test_environment ATOLL_PRODUCTS=usual)
+
 function(atoll_module name)
   cmake_parse_arguments(arg "TORCH" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
   if(arg_TORCH AND NOT ATOLL_TORCH)
@@ -69,7 +74,7 @@ function(atoll_tests name tests fuzzers benches deps)
       add_test(NAME ${name}.${stem} COMMAND ${target})
     endif()
     target_link_libraries(${target} PRIVATE atoll_${name})
-    set_tests_properties(${name}.${stem} PROPERTIES LABELS fuzz TIMEOUT 120)
+    set_tests_properties(${name}.${stem} PROPERTIES LABELS fuzz TIMEOUT 120 ENVIRONMENT ${atoll_test_environment})
   endforeach()
   foreach(bench IN LISTS benches)
     cmake_path(GET bench STEM stem)
@@ -77,7 +82,7 @@ function(atoll_tests name tests fuzzers benches deps)
     add_executable(${target} ${bench})
     target_link_libraries(${target} PRIVATE atoll_${name} benchmark::benchmark_main)
     add_test(NAME ${name}.${stem} COMMAND ${target} --benchmark_min_time=0.001)
-    set_tests_properties(${name}.${stem} PROPERTIES LABELS bench TIMEOUT 120)
+    set_tests_properties(${name}.${stem} PROPERTIES LABELS bench TIMEOUT 120 ENVIRONMENT ${atoll_test_environment})
   endforeach()
 endfunction()
 
@@ -87,7 +92,8 @@ function(atoll_unit_test target name source libraries)
   add_executable(${target} ${source})
   target_link_libraries(${target} PRIVATE ${libraries} atoll_test GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT GTEST_BRIEF=1)
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300
+                       ENVIRONMENT "GTEST_BRIEF=1;${atoll_test_environment}")
   if(ATOLL_PRECOMPILE)
     list(GET libraries 0 library)
     get_target_property(libraries ${library} LINK_LIBRARIES)

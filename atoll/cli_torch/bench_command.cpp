@@ -26,6 +26,7 @@
 #include "atoll/method/train_options.h"
 #include "atoll/model/model.h"
 #include "atoll/train/inner_optimizer.h"
+#include "atoll/train/learner.h"
 #include "atoll/train/loss.h"
 
 namespace atl::cli {
@@ -73,9 +74,10 @@ class TrainStep {
   explicit TrainStep(const BenchArguments& arguments)
       : options_(arguments.train),
         device_(numbered_device(options_.device, "train.device")),
-        model_(checked(arguments.model, options_, device_), device_, model::Purpose::kTraining),
+        model_(checked(arguments.model, options_, device_), device_, train::purpose_of(options_)),
         gradients_P_(model_.parameters().gradients_P()),
         optimizer_(train::make_inner_optimizer(options_, train::target_of(model_.parameters()))) {
+    model_.set_activation_checkpointing(options_.activation_checkpointing);
     model_.initialise(static_cast<uint64_t>(options_.seed));
     std::tie(inputs_BT_, targets_BT_) = random_rows(arguments, device_);
   }
@@ -83,12 +85,14 @@ class TrainStep {
   /// The seconds that it took.
   double run() {
     const Time begin = clock_.now();
+    model_.parameters().narrow();
     loss_ =
         train::accumulate_gradients(model_, inputs_BT_, targets_BT_, {.z_loss = options_.z_loss})
             .total.item<double>();
-    train::clip_gradient(gradients_P_, options_.grad_clip);
-    optimizer_->step(options_.lr, method::weight_decay(options_));
-    gradients_P_.zero_();
+    const double norm = train::gradient_norm(gradients_P_);
+    optimizer_->step({.lr = options_.lr,
+                      .weight_decay = method::weight_decay(options_),
+                      .gradient_scale = train::clip_factor(norm, options_.grad_clip)});
     finish_work(device_);
     return seconds(clock_.now() - begin);
   }
@@ -103,6 +107,7 @@ class TrainStep {
             {"step_ms", median * 1e3},
             {"device", device_.str()},
             {"threads", at::get_num_threads()},
+            {"precision", options_.precision},
             {"parameters", gradients_P_.numel()},
             {"memory_bytes", memory_bytes(device_)},
             {"peak_memory_bytes", peak_memory_bytes(device_)},

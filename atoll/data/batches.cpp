@@ -156,6 +156,13 @@ RowPlace Batches::place(int64_t row) const {
   return {.store = part.store, .row = row - part.first_row};
 }
 
+void Batches::will_fill(std::span<const int64_t> rows) const {
+  for (const int64_t row : rows) {
+    const RowPlace from = place(row);
+    from.store->will_read(split_, from.row * options_.sequence_length, options_.sequence_length);
+  }
+}
+
 void Batches::fill(std::span<const int64_t> rows, std::span<int64_t> inputs_BT,
                    std::span<int64_t> targets_BT) const {
   const auto length = static_cast<size_t>(options_.sequence_length);

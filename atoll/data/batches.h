@@ -62,6 +62,8 @@ class Batches {
   std::vector<int64_t> spread(int64_t count) const;
   RowPlace place(int64_t row) const;
 
+  /// These rows are to be filled soon: they are brought into memory meanwhile.
+  void will_fill(std::span<const int64_t> rows) const;
   /// Fills both arrays, row by row: inputs_BT the row's T tokens, targets_BT the same shifted left
   /// by one; the last target of each row is kIgnoredTarget, so a row trains T-1 predictions.
   void fill(std::span<const int64_t> rows, std::span<int64_t> inputs_BT,

@@ -1,5 +1,8 @@
 #include "atoll/data/token_store.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -121,6 +124,17 @@ void TokenStore::require_tokenizer(const tokenizer::Tokenizer& tokenizer) const 
 
 std::span<const std::byte> TokenStore::bytes(Split split) const {
   return (split == Split::kTrain ? train_ : validation_).bytes();
+}
+
+void TokenStore::will_read(Split split, int64_t begin, int64_t count) const {
+  const auto all = bytes(split);
+  const size_t size = info_.type == TokenType::kU16 ? sizeof(uint16_t) : sizeof(uint32_t);
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(all.data()) + static_cast<size_t>(begin) * size;
+  const uintptr_t aligned = first / page * page;
+  // A hint: where it cannot be taken nothing is lost.
+  ::madvise(reinterpret_cast<void*>(aligned), first - aligned + static_cast<size_t>(count) * size,
+            MADV_WILLNEED);
 }
 
 void TokenStore::read(Split split, int64_t begin, std::span<int64_t> ids) const {

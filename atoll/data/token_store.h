@@ -113,6 +113,9 @@ class TokenStore {
   int64_t num_tokens(Split split) const { return info_.split(split).num_tokens; }
   /// Copies ids.size() tokens from `begin` on. Throws InputError at an id over the vocabulary.
   void read(Split split, int64_t begin, std::span<int64_t> ids) const;
+  /// Asks the system to bring these into memory, if they are not there: read() then waits for no
+  /// disk. Returns at once.
+  void will_read(Split split, int64_t begin, int64_t count) const;
   /// The document table (read from disk at each call). Throws InputError naming the row when it
   /// does not describe the tokens, or is not the one that store.json names.
   std::vector<Document> documents(Split split) const;

@@ -10,9 +10,9 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/error.h"
 #include "atoll/base/fields_json.h"
+#include "atoll/base/file_lock.h"
 #include "atoll/base/hash.h"
 #include "atoll/base/name.h"
-#include "atoll/identity/file_lock.h"
 #include "atoll/identity/invite.h"
 #include "atoll/identity/private_file.h"
 

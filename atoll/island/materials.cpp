@@ -12,8 +12,10 @@
 #include "atoll/base/error.h"
 #include "atoll/base/file.h"
 #include "atoll/base/progress.h"
+#include "atoll/island/out_of_memory.h"
 #include "atoll/island/run_state.h"
 #include "atoll/model/device.h"
+#include "atoll/plan/training_memory.h"
 #include "atoll/run/events.h"
 #include "atoll/weights/hf_folder.h"
 #include "atoll/weights/model_parts.h"
@@ -21,18 +23,14 @@
 namespace atl::island {
 namespace {
 
-/// Parameters and gradients are the least that training needs; without this the system would end
-/// the process with no word why.
-void require_memory(const weights::ModelConfig& model, at::Device device) {
+/// Where a machine's memory is full the system ends the process with no word why. Activations are
+/// an estimate: it must be well over.
+void require_memory(const run::RunConfig& config, at::Device device) {
   if (!device.is_cpu()) return;
-  const double bytes = 2 * sizeof(float) * static_cast<double>(weights::num_parameters(model));
-  const double memory =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  if (bytes <= memory) return;
-  throw InputError(fmt::format(
-      "the model needs {} for its parameters and their gradients alone, and this machine has {}; "
-      "choose a smaller one (model.hidden_size, model.num_layers, ...)",
-      format_bytes(bytes), format_bytes(memory)));
+  const plan::TrainingFit fit = training_fit(config, device);
+  const double least = plan::state_bytes(fit) + 0.7 * plan::pass_bytes(fit, fit.rows_at_a_time());
+  if (least <= fit.memory_bytes) return;
+  throw InputError(fmt::format("this machine has too little memory: {}", plan::memory_advice(fit)));
 }
 
 void begin_with(const run::InitialModel& init, model::Model& model, const EventSink& events) {
@@ -160,9 +158,11 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   }
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
-  if (!is_frozen) require_memory(config.model, device);
-  model::Model model = is_frozen ? load_frozen(config)
-                                 : model::Model(config.model, device, model::Purpose::kTraining);
+  if (!is_frozen) require_memory(config, device);
+  model::Model model = is_frozen
+                           ? load_frozen(config)
+                           : model::Model(config.model, device, train::purpose_of(config.train));
+  model.set_activation_checkpointing(config.train.activation_checkpointing);
   std::unique_ptr<model::Adapter> adapter;
   std::unique_ptr<train::FrozenLayers> servers;
   const std::string frozen = is_frozen ? frozen_digest(config) : std::string();

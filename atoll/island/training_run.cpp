@@ -11,6 +11,7 @@
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/island/holdings.h"
+#include "atoll/island/out_of_memory.h"
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/method.h"
@@ -253,18 +254,23 @@ Result<void> TrainingRun::update() {
   if (!unit) return tl::unexpected(unit.error());
   learning_rate_ = method::learning_rate(options, step_);
   if (has_joined_) learning_rate_ *= method::rejoin_factor(options, optimizer_->num_updates());
-  const double loss = gradient_.add(*unit);
+  const double loss = with_memory_advice(parts_.config, parts_.materials.model.device(),
+                                         [&] { return gradient_.add(*unit); });
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();
   checkpoints_.step_goes_on();
-  const at::Tensor& gradients_P = parts_.materials.trained().gradients_P();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   loss_ = loss;
-  grad_norm_ = train::clip_gradient(gradients_P, options.grad_clip);
+  grad_norm_ = train::gradient_norm(parts_.materials.trained().gradients_P());
   if (!patience_.can_use(step_ + 1, loss_, grad_norm_)) strategy_->abstain();
   // The others' mean gradient is taken even where this island's own cannot be used.
-  if (std::isfinite(grad_norm_)) optimizer_->step(learning_rate_, method::weight_decay(options));
-  gradients_P.zero_();
+  if (std::isfinite(grad_norm_)) {
+    optimizer_->step({.lr = learning_rate_,
+                      .weight_decay = method::weight_decay(options),
+                      .gradient_scale = train::clip_factor(grad_norm_, options.grad_clip)});
+  } else {
+    optimizer_->skip();
+  }
   return {};
 }
 

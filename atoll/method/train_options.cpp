@@ -69,6 +69,14 @@ void TrainOptions::visit(SettingList& list) {
   list.local();
   list.add("device", device, "where this island computes: cpu, cuda, cuda:1, ...");
   list.local();
+  list.add("precision", precision,
+           "of activations and products; bf16: parameters, their gradients and moments stay fp32",
+           {"fp32", "bf16"});
+  list.local();
+  list.add("activation_checkpointing", activation_checkpointing,
+           "keep what each layer reads alone, and compute the rest again on the way back: a third "
+           "more work, a fraction of the memory");
+  list.local();
 }
 
 void check_used(const TrainOptions& options, std::string_view field) {

@@ -41,6 +41,8 @@ struct TrainOptions {
 
   int64_t threads = 0;
   std::string device = "cpu";
+  std::string precision = "fp32";
+  bool activation_checkpointing = false;
 
   void visit(SettingList& list);
 };

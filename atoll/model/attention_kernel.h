@@ -6,10 +6,14 @@
 // (docs/architecture.md has the figures).
 //
 // The matrix products are the BLAS that LibTorch brings (sgemm_); without one there is no kernel
-// and the caller takes LibTorch's. Threads share out (row, key-value head); each sum has one order.
+// and the caller takes LibTorch's. Those of BF16 are oneDNN's small ones (attention_bf16.cpp);
+// where the CPU has none, they are made in FP32. Threads share out (row, key-value head); each sum
+// has one order.
 //
 // Shapes: B = rows, T = positions, F = (H + 2 G) N, H = query heads, G = key-value heads, N = head
 // size. A row of qkv_BTF holds the queries of all heads, then the keys, then the values.
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
 
 namespace atl::model {
@@ -33,8 +37,14 @@ bool attention_kernel_available();
 void attention_forward(const AttentionShape& shape, const float* qkv_BTF, float* out_BTHN,
                        float* log_sums_BHT);
 
+void attention_forward(const AttentionShape& shape, const c10::BFloat16* qkv_BTF,
+                       c10::BFloat16* out_BTHN, float* log_sums_BHT);
+
 /// Writes all of dqkv_BTF. FlashAttention's recomputation (Dao et al. 2022, section 3.1).
 void attention_backward(const AttentionShape& shape, const float* qkv_BTF, const float* out_BTHN,
                         const float* dout_BTHN, const float* log_sums_BHT, float* dqkv_BTF);
+void attention_backward(const AttentionShape& shape, const c10::BFloat16* qkv_BTF,
+                        const c10::BFloat16* out_BTHN, const c10::BFloat16* dout_BTHN,
+                        const float* log_sums_BHT, c10::BFloat16* dqkv_BTF);
 
 }  // namespace atl::model

@@ -1,11 +1,13 @@
 #pragma once
-// The model's operations as chains of LibTorch's, on any device and with LibTorch's autograd. They
-// serve other devices than the CPU, and are what the CPU kernels are tested against.
+// The model's operations as chains of LibTorch's, on any device, with gradients. They serve other
+// devices than the CPU, and are what the CPU kernels are tested against. Results have the type of
+// the activations, which may be BF16 where weights are FP32.
 //
 // Shapes: B = rows, T = positions, F = (H + 2 G) N as in attention_kernel.h.
 #include <ATen/core/Tensor.h>
 
 #include "atoll/model/attention_kernel.h"
+#include "atoll/model/kernels.h"
 
 namespace atl::model::composite {
 
@@ -44,5 +46,16 @@ at::Tensor attend(const at::Tensor& q_BHTN, const at::Tensor& k_BGSN, const at::
 /// Causal attention over a rotated qkv_BTF: (B, T, H N).
 at::Tensor attention(const AttentionShape& shape, const at::Tensor& qkv_BTF,
                      const ScoreOptions& options = {});
+
+/// softmax_loss() of kernels.h: losses, squares and, if `scale` is not 0, gradients over the
+/// logits, with scale / count (a scalar on the device) for scale.
+void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, const at::Tensor& count,
+                  const SoftmaxLoss& options, const at::Tensor& losses_M,
+                  const at::Tensor& squares_M);
+
+/// out_MN = a_MK b_KN, or out_MN += a_MK b_KN when it `accumulates`. The factors may be narrower
+/// than out_MN: sums are as wide as that. Without autograd.
+void matmul(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+            bool accumulates = false);
 
 }  // namespace atl::model::composite

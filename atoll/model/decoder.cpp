@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "atoll/model/checkpointed_layer.h"
 #include "atoll/model/operations.h"
 #include "atoll/model/watched_attention.h"
 
@@ -140,8 +141,10 @@ at::Tensor Decoder::finish(const at::Tensor& x_BTC) const {
 at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached,
                                LayerLosses* losses) const {
   at::Tensor x_BTC = embed(tokens_BT, cached);
+  const bool checkpoints = checkpoints_activations_ && cached.empty() && has_gradient(x_BTC);
   for (int64_t index = range_.begin; index < range_.end; ++index) {
-    x_BTC = layer(index, x_BTC, cached, losses);
+    x_BTC = checkpoints ? checkpointed_layer(*this, index, x_BTC, losses)
+                        : layer(index, x_BTC, cached, losses);
   }
   return finish(x_BTC);
 }
@@ -227,8 +230,8 @@ at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, const With&
 at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
                            LayerLosses* losses) const {
   if (config_.num_experts == 0) return mlp_of(layer.mlps.front(), x_MC, layer.index, adapted);
-  const Routing routing =
-      route(project(layer.router, x_MC), config_.experts_per_token, config_.router_normalises);
+  const Routing routing = route(project(layer.router, x_MC).to(at::kFloat),
+                                config_.experts_per_token, config_.router_normalises);
   if (losses != nullptr) losses->balance.push_back(balance_loss(routing));
   return mix(routing, x_MC, [&](int64_t expert, const at::Tensor& read_MC) {
     return mlp_of(layer.mlps[static_cast<size_t>(expert)], read_MC, layer.index, {});

@@ -27,6 +27,8 @@ class Decoder {
   /// With these layers of the model's.
   Decoder(const weights::ModelConfig& config, const Parameters& parameters, LayerRange layers);
   const LayerRange& layers() const { return range_; }
+  /// Model::set_activation_checkpointing().
+  void set_activation_checkpointing(bool on) { checkpoints_activations_ = on; }
 
   // With `cached` tokens follow those in its caches, and their keys and values are written there
   // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
@@ -90,6 +92,7 @@ class Decoder {
   weights::LayerDesign design_;
   bool is_parallel_;  // Attention and MLP read the same residual stream.
   bool trains_;
+  bool checkpoints_activations_ = false;
   Attention attention_;
   Weight embedding_, positions_, head_;
   Projection final_norm_;

@@ -38,7 +38,8 @@ at::Tensor mix(const Routing& routing, const at::Tensor& x_MC,
     if (mine.size(0) > 0) said.push_back(expert(e, mine));
   }
   const at::Tensor weights = routing.weights_MK.flatten().index_select(0, order);
-  return at::zeros_like(x_MC).index_add(0, tokens, at::cat(said) * weights.unsqueeze(1));
+  const at::Tensor weighted = at::cat(said) * weights.unsqueeze(1).to(x_MC.scalar_type());
+  return at::zeros_like(x_MC).index_add(0, tokens, weighted);
 }
 
 at::Tensor balance_loss(const Routing& routing) {

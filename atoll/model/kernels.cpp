@@ -20,81 +20,102 @@ int64_t grain(int64_t elements_per_row) {
 
 /// In 16 sums however wide a register is: a model is the same on all processors, and a chain of
 /// them gives the bits of one.
-ATOLL_INLINE float sum_of_squares(const float* x, int64_t width) {
-  using Lanes __attribute__((vector_size(64))) = float;
+using Lanes __attribute__((vector_size(64))) = float;
+
+ATOLL_INLINE void read_lanes(const float* x, Lanes& values) {
+  std::memcpy(&values, x, sizeof(values));
+}
+
+ATOLL_INLINE void read_lanes(const c10::BFloat16* x, Lanes& values) {
+  using Halves __attribute__((vector_size(32))) = uint16_t;
+  using Words __attribute__((vector_size(64))) = uint32_t;
+  Halves halves;
+  std::memcpy(&halves, x, sizeof(halves));
+  values = reinterpret_cast<Lanes>(__builtin_convertvector(halves, Words) << 16);
+}
+
+template <typename T>
+ATOLL_INLINE float sum_of_squares(const T* x, int64_t width) {
   constexpr int64_t kLanes = 16;
   Lanes sums = {};
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) {
     Lanes values;
-    std::memcpy(&values, x + i, sizeof(values));
+    read_lanes(x + i, values);
     sums += values * values;
   }
-  for (int64_t lane = 0; i < width; ++i, ++lane) sums[lane] += x[i] * x[i];
+  for (int64_t lane = 0; i < width; ++i, ++lane) sums[lane] += widen(x[i]) * widen(x[i]);
   for (int64_t half = kLanes / 2; half > 0; half /= 2) {
     for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
   }
   return sums[0];
 }
 
-ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const float* x, const float* delta,
-                                const float* weight, float epsilon, float* sum, float* y,
+template <typename T>
+ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const T* x, const T* delta,
+                                const float* weight, float epsilon, T* sum, T* y,
                                 float* inverse_rms) {
   for (int64_t row = 0; row < count; ++row) {
-    const float* source = x + row * width;
+    const T* source = x + row * width;
     if (delta != nullptr) {
-      const float* added = delta + row * width;
-      float* target = sum + row * width;
+      const T* added = delta + row * width;
+      T* target = sum + row * width;
 #pragma omp simd
-      for (int64_t i = 0; i < width; ++i) target[i] = source[i] + added[i];
+      for (int64_t i = 0; i < width; ++i) target[i] = narrow<T>(widen(source[i]) + widen(added[i]));
       source = target;
     }
     const float squares = sum_of_squares(source, width);
     const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
     inverse_rms[row] = inverse;
-    float* result = y + row * width;
+    T* result = y + row * width;
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) result[i] = source[i] * inverse * weight[i];
+    for (int64_t i = 0; i < width; ++i) {
+      result[i] = narrow<T>(widen(source[i]) * inverse * weight[i]);
+    }
   }
 }
 
-ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const float* dy,
-                                         const float* dsum, const float* x, const float* weight,
-                                         const float* inverse_rms, float* dx, float* dweight) {
+template <typename T>
+ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const T* dy, const T* dsum,
+                                         const T* x, const float* weight, const float* inverse_rms,
+                                         T* dx, float* dweight) {
   for (int64_t row = 0; row < count; ++row) {
-    const float* dy_row = dy + row * width;
-    const float* x_row = x + row * width;
-    float* dx_row = dx + row * width;
+    const T* dy_row = dy + row * width;
+    const T* x_row = x + row * width;
+    T* dx_row = dx + row * width;
     const float inverse = inverse_rms[row];
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < width; ++i) dot += dy_row[i] * weight[i] * x_row[i];
+    for (int64_t i = 0; i < width; ++i) dot += widen(dy_row[i]) * weight[i] * widen(x_row[i]);
     const float along = dot * inverse * inverse * inverse / static_cast<float>(width);
     if (dsum != nullptr) {
-      const float* dsum_row = dsum + row * width;
+      const T* dsum_row = dsum + row * width;
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i) {
-        dx_row[i] = dsum_row[i] + dy_row[i] * weight[i] * inverse - x_row[i] * along;
+        dx_row[i] = narrow<T>(widen(dsum_row[i]) + widen(dy_row[i]) * weight[i] * inverse -
+                              widen(x_row[i]) * along);
       }
     } else {
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i) {
-        dx_row[i] = dy_row[i] * weight[i] * inverse - x_row[i] * along;
+        dx_row[i] = narrow<T>(widen(dy_row[i]) * weight[i] * inverse - widen(x_row[i]) * along);
       }
     }
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) dweight[i] += dy_row[i] * x_row[i] * inverse;
+    for (int64_t i = 0; i < width; ++i) dweight[i] += widen(dy_row[i]) * widen(x_row[i]) * inverse;
   }
 }
 
-ATOLL_CLONES void swiglu_rows(int64_t count, int64_t width, const float* gate_up, float* y) {
+template <typename T>
+ATOLL_CLONES void swiglu_rows(int64_t count, int64_t width, const T* gate_up, T* y) {
   for (int64_t row = 0; row < count; ++row) {
-    const float* gate = gate_up + row * 2 * width;
-    const float* up = gate + width;
-    float* result = y + row * width;
+    const T* gates = gate_up + row * 2 * width;
+    const T* ups = gates + width;
+    T* result = y + row * width;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      result[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
+      const float gate = widen(gates[i]);
+      result[i] = narrow<T>(gate / (1.0F + fast_exp(-gate)) * widen(ups[i]));
     }
   }
 }
@@ -132,26 +153,30 @@ ATOLL_CLONES void clamped_swiglu_rows(int64_t count, int64_t width, const float*
   }
 }
 
-ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const float* dy,
-                                       const float* gate_up, float* dgate_up) {
+template <typename T>
+ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const T* dy, const T* gate_up,
+                                       T* dgate_up) {
   for (int64_t row = 0; row < count; ++row) {
-    const float* gate = gate_up + row * 2 * width;
-    const float* up = gate + width;
-    const float* dy_row = dy + row * width;
-    float* dgate = dgate_up + row * 2 * width;
-    float* dup = dgate + width;
+    const T* gates = gate_up + row * 2 * width;
+    const T* ups = gates + width;
+    const T* dy_row = dy + row * width;
+    T* dgate = dgate_up + row * 2 * width;
+    T* dup = dgate + width;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      const float sigmoid = 1.0F / (1.0F + fast_exp(-gate[i]));
-      const float silu = gate[i] * sigmoid;
-      dup[i] = dy_row[i] * silu;
-      dgate[i] = dy_row[i] * up[i] * (sigmoid + silu * (1.0F - sigmoid));
+      const float gate = widen(gates[i]);
+      const float dy_value = widen(dy_row[i]);
+      const float sigmoid = 1.0F / (1.0F + fast_exp(-gate));
+      const float silu = gate * sigmoid;
+      dup[i] = narrow<T>(dy_value * silu);
+      dgate[i] = narrow<T>(dy_value * widen(ups[i]) * (sigmoid + silu * (1.0F - sigmoid)));
     }
   }
 }
 
+template <typename T>
 ATOLL_CLONES void rotate_rows(const HeadShape& shape, Positions positions, int64_t begin,
-                              int64_t end, float* x, const float* cos_TR, const float* sin_TR,
+                              int64_t end, T* x, const float* cos_TR, const float* sin_TR,
                               float direction) {
   const int64_t half = positions.rotary_size / 2;
   for (int64_t row = begin; row < end; ++row) {
@@ -159,15 +184,15 @@ ATOLL_CLONES void rotate_rows(const HeadShape& shape, Positions positions, int64
     const float* cosine = cos_TR + position * half;
     const float* sine = sin_TR + position * half;
     for (int64_t head = 0; head < shape.num_heads; ++head) {
-      float* low = x + row * shape.stride + head * shape.head_size;
-      float* high = low + half;
+      T* low = x + row * shape.stride + head * shape.head_size;
+      T* high = low + half;
 #pragma omp simd
       for (int64_t i = 0; i < half; ++i) {
-        const float a = low[i];
-        const float b = high[i];
+        const float a = widen(low[i]);
+        const float b = widen(high[i]);
         const float s = sine[i] * direction;
-        low[i] = a * cosine[i] - b * s;
-        high[i] = b * cosine[i] + a * s;
+        low[i] = narrow<T>(a * cosine[i] - b * s);
+        high[i] = narrow<T>(b * cosine[i] + a * s);
       }
     }
   }
@@ -211,16 +236,18 @@ __attribute__((always_inline)) inline float exponentials(float* row, int64_t wid
   return maximum + std::log(sum);
 }
 
+template <typename T>
 ATOLL_CLONES void softmax_loss_rows(int64_t count, int64_t width, float* logits,
                                     const int64_t* targets, const SoftmaxLoss& options,
-                                    float* losses, float* squares) {
+                                    float* losses, float* squares, T* dlogits) {
   for (int64_t r = 0; r < count; ++r) {
     float* row = logits + r * width;
+    T* drow = dlogits + r * width;
     const int64_t target = targets[r];
     if (target < 0) {
       losses[r] = 0;
       squares[r] = 0;
-      if (options.scale != 0) std::fill_n(row, width, 0.0F);
+      if (options.scale != 0) std::fill_n(drow, width, narrow<T>(0));
       continue;
     }
     ATOLL_CHECK(target < width, "a target is not below the vocabulary");
@@ -232,9 +259,10 @@ ATOLL_CLONES void softmax_loss_rows(int64_t count, int64_t width, float* logits,
     if (options.scale == 0) continue;
     // d(lse)/d(logit) is the probability; the z-loss has d(lse^2) = 2 lse d(lse).
     const float factor = options.scale * (1.0F + 2.0F * options.z_loss * log_partition) / total;
+    const float at_target = row[target] * factor - options.scale;
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) row[i] *= factor;
-    row[target] -= options.scale;
+    for (int64_t i = 0; i < width; ++i) drow[i] = narrow<T>(row[i] * factor);
+    drow[target] = narrow<T>(at_target);
   }
 }
 
@@ -274,8 +302,8 @@ ATOLL_CLONES int64_t count_larger(const float* row, int64_t width, float value) 
 }
 
 /// `kernel` on parts of the rows, of which one has `in_width` elements before and rows.width after.
-template <typename Kernel>
-void map_rows(Rows rows, int64_t in_width, const Kernel& kernel, const float* x, float* y) {
+template <typename T, typename Kernel>
+void map_rows(Rows rows, int64_t in_width, const Kernel& kernel, const T* x, T* y) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     kernel(end - begin, rows.width, x + begin * in_width, y + begin * rows.width);
   });
@@ -283,8 +311,9 @@ void map_rows(Rows rows, int64_t in_width, const Kernel& kernel, const float* x,
 
 }  // namespace
 
-void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
-                      float epsilon, float* sum, float* y, float* inverse_rms) {
+template <typename T>
+void rms_norm_forward(Rows rows, const T* x, const T* delta, const float* weight, float epsilon,
+                      T* sum, T* y, float* inverse_rms) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     const int64_t offset = begin * rows.width;
     rms_norm_rows(end - begin, rows.width, x + offset, delta == nullptr ? nullptr : delta + offset,
@@ -293,8 +322,9 @@ void rms_norm_forward(Rows rows, const float* x, const float* delta, const float
   });
 }
 
-void rms_norm_backward(Rows rows, const float* dy, const float* dsum, const float* x,
-                       const float* weight, const float* inverse_rms, float* dx, float* dweight) {
+template <typename T>
+void rms_norm_backward(Rows rows, const T* dy, const T* dsum, const T* x, const float* weight,
+                       const float* inverse_rms, T* dx, float* dweight) {
   sum_in_blocks(rows.count, rows.width, dweight, [&](int64_t begin, int64_t end, float* partial) {
     const int64_t offset = begin * rows.width;
     rms_norm_backward_rows(end - begin, rows.width, dy + offset,
@@ -303,30 +333,34 @@ void rms_norm_backward(Rows rows, const float* dy, const float* dsum, const floa
   });
 }
 
-void head_norm_forward(const HeadShape& shape, const float* x, const float* weight, float epsilon,
-                       float* y, float* inverse_rms) {
+template <typename T>
+void head_norm_forward(const HeadShape& shape, const T* x, const float* weight, float epsilon, T* y,
+                       float* inverse_rms) {
   at::parallel_for(0, shape.num_rows, grain(shape.stride), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      rms_norm_rows(shape.num_heads, shape.head_size, x + row * shape.stride, nullptr, weight,
-                    epsilon, nullptr, y + row * shape.stride, inverse_rms + row * shape.num_heads);
+      rms_norm_rows<T>(shape.num_heads, shape.head_size, x + row * shape.stride, nullptr, weight,
+                       epsilon, nullptr, y + row * shape.stride,
+                       inverse_rms + row * shape.num_heads);
     }
   });
 }
 
-void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
-                        const float* weight, const float* inverse_rms, float* dx, float* dweight) {
+template <typename T>
+void head_norm_backward(const HeadShape& shape, const T* dy, const T* x, const float* weight,
+                        const float* inverse_rms, T* dx, float* dweight) {
   const auto rows = [&](int64_t begin, int64_t end, float* partial) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t offset = row * shape.stride;
-      rms_norm_backward_rows(shape.num_heads, shape.head_size, dy + offset, nullptr, x + offset,
-                             weight, inverse_rms + row * shape.num_heads, dx + offset, partial);
+      rms_norm_backward_rows<T>(shape.num_heads, shape.head_size, dy + offset, nullptr, x + offset,
+                                weight, inverse_rms + row * shape.num_heads, dx + offset, partial);
     }
   };
   sum_in_blocks(shape.num_rows, shape.head_size, dweight, rows);
 }
 
-void swiglu_forward(Rows rows, const float* gate_up, float* y) {
-  map_rows(rows, 2 * rows.width, swiglu_rows, gate_up, y);
+template <typename T>
+void swiglu_forward(Rows rows, const T* gate_up, T* y) {
+  map_rows(rows, 2 * rows.width, swiglu_rows<T>, gate_up, y);
 }
 
 void gelu_tanh_forward(Rows rows, const float* x, float* y) {
@@ -341,14 +375,16 @@ void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y) {
   map_rows(rows, 2 * rows.width, clamped_swiglu_rows, gate_up, y);
 }
 
-void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up) {
+template <typename T>
+void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     swiglu_backward_rows(end - begin, rows.width, dy + begin * rows.width,
                          gate_up + begin * 2 * rows.width, dgate_up + begin * 2 * rows.width);
   });
 }
 
-void rotate(const HeadShape& shape, Positions positions, float* x, const float* cos_TR,
+template <typename T>
+void rotate(const HeadShape& shape, Positions positions, T* x, const float* cos_TR,
             const float* sin_TR, Turn turn) {
   const float direction = turn == Turn::kBackwards ? -1.0F : 1.0F;
   at::parallel_for(0, shape.num_rows, grain(shape.num_heads * shape.head_size),
@@ -357,24 +393,26 @@ void rotate(const HeadShape& shape, Positions positions, float* x, const float* 
                    });
 }
 
-void embedding_backward(Rows rows, const int64_t* tokens, const float* dy, float* dweight) {
+template <typename T>
+void embedding_backward(Rows rows, const int64_t* tokens, const T* dy, float* dweight) {
   // Threads share out the columns: every sum keeps the order of the rows.
   at::parallel_for(0, rows.width, std::max<int64_t>(16, grain(rows.count)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t row = 0; row < rows.count; ++row) {
                        float* target = dweight + tokens[row] * rows.width;
-                       const float* source = dy + row * rows.width;
+                       const T* source = dy + row * rows.width;
 #pragma omp simd
-                       for (int64_t i = begin; i < end; ++i) target[i] += source[i];
+                       for (int64_t i = begin; i < end; ++i) target[i] += widen(source[i]);
                      }
                    });
 }
 
+template <typename T>
 void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
-                  float* losses, float* squares) {
+                  float* losses, float* squares, T* dlogits) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     softmax_loss_rows(end - begin, rows.width, logits + begin * rows.width, targets + begin,
-                      options, losses + begin, squares + begin);
+                      options, losses + begin, squares + begin, dlogits + begin * rows.width);
   });
 }
 
@@ -399,5 +437,23 @@ void score_rows(Rows rows, const float* logits, std::span<const RowTarget> targe
     }
   });
 }
+
+#define ATOLL_INSTANTIATE(T)                                                                       \
+  template void rms_norm_forward<T>(Rows, const T*, const T*, const float*, float, T*, T*,         \
+                                    float*);                                                       \
+  template void rms_norm_backward<T>(Rows, const T*, const T*, const T*, const float*,             \
+                                     const float*, T*, float*);                                    \
+  template void head_norm_forward<T>(const HeadShape&, const T*, const float*, float, T*, float*); \
+  template void head_norm_backward<T>(const HeadShape&, const T*, const T*, const float*,          \
+                                      const float*, T*, float*);                                   \
+  template void swiglu_forward<T>(Rows, const T*, T*);                                             \
+  template void swiglu_backward<T>(Rows, const T*, const T*, T*);                                  \
+  template void rotate<T>(const HeadShape&, Positions, T*, const float*, const float*, Turn);      \
+  template void embedding_backward<T>(Rows, const int64_t*, const T*, float*);                     \
+  template void softmax_loss<T>(Rows, float*, const int64_t*, const SoftmaxLoss&, float*, float*,  \
+                                T*)
+ATOLL_INSTANTIATE(float);
+ATOLL_INSTANTIATE(c10::BFloat16);
+#undef ATOLL_INSTANTIATE
 
 }  // namespace atl::model

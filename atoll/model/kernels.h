@@ -1,10 +1,14 @@
 #pragma once
-// Loops over FP32 rows in memory, where LibTorch has only chains of operations on the CPU: each
-// reads its input once and writes its output once. Compiled for several instruction sets, the best
-// is chosen when the program starts. Rows are shared out to LibTorch's threads; sums over rows are
-// made in fixed blocks, so results do not depend on the number of threads.
+// Loops over rows in memory, where LibTorch has only chains of operations on the CPU: each
+// reads its input once and writes its output once. Templates are there for T = float and
+// c10::BFloat16; sums, weights and their gradients are FP32 in both. Compiled for several
+// instruction sets, the best is chosen when the program starts. Rows are shared out to LibTorch's
+// threads; sums over rows are made in fixed blocks, so results do not depend on the number of
+// threads.
 //
 // Plain pointers, contiguous rows unless a stride is given; nothing overlaps unless said.
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
 #include <span>
 
@@ -18,13 +22,15 @@ struct Rows {
 
 /// sum = x + delta (both skipped when delta is null), y = sum * weight / rms(sum);
 /// inverse_rms (count) is kept for the backward pass. RMSNorm: Zhang & Sennrich 2019, equation 4.
-void rms_norm_forward(Rows rows, const float* x, const float* delta, const float* weight,
-                      float epsilon, float* sum, float* y, float* inverse_rms);
+template <typename T>
+void rms_norm_forward(Rows rows, const T* x, const T* delta, const float* weight, float epsilon,
+                      T* sum, T* y, float* inverse_rms);
 
 /// x is what was normalised. dx = gradient through the norm + dsum (unless null); dweight is added
 /// to.
-void rms_norm_backward(Rows rows, const float* dy, const float* dsum, const float* x,
-                       const float* weight, const float* inverse_rms, float* dx, float* dweight);
+template <typename T>
+void rms_norm_backward(Rows rows, const T* dy, const T* dsum, const T* x, const float* weight,
+                       const float* inverse_rms, T* dx, float* dweight);
 
 /// The same for parts of rows: num_heads heads of head_size elements at the start of rows that are
 /// `stride` apart, each normalised by itself with one weight (head_size). inverse_rms holds
@@ -35,15 +41,19 @@ struct HeadShape {
   int64_t num_heads = 0;
   int64_t head_size = 0;
 };
-void head_norm_forward(const HeadShape& shape, const float* x, const float* weight, float epsilon,
-                       float* y, float* inverse_rms);
-void head_norm_backward(const HeadShape& shape, const float* dy, const float* x,
-                        const float* weight, const float* inverse_rms, float* dx, float* dweight);
+template <typename T>
+void head_norm_forward(const HeadShape& shape, const T* x, const float* weight, float epsilon, T* y,
+                       float* inverse_rms);
+template <typename T>
+void head_norm_backward(const HeadShape& shape, const T* dy, const T* x, const float* weight,
+                        const float* inverse_rms, T* dx, float* dweight);
 
 /// y = silu(gate) * up, where a row of gate_up holds `width` gates, then `width` ups (Shazeer
 /// 2020).
-void swiglu_forward(Rows rows, const float* gate_up, float* y);
-void swiglu_backward(Rows rows, const float* dy, const float* gate_up, float* dgate_up);
+template <typename T>
+void swiglu_forward(Rows rows, const T* gate_up, T* y);
+template <typename T>
+void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up);
 
 /// y = gelu(x), with tanh (Hendrycks and Gimpel 2016).
 void gelu_tanh_forward(Rows rows, const float* x, float* y);
@@ -60,21 +70,25 @@ struct Positions {
   int64_t count = 0;
   int64_t rotary_size = 0;  // R, at most the head's.
 };
-void rotate(const HeadShape& shape, Positions positions, float* x, const float* cos_TR,
+template <typename T>
+void rotate(const HeadShape& shape, Positions positions, T* x, const float* cos_TR,
             const float* sin_TR, Turn turn);
 
 /// weight_VC's gradient: dweight[tokens[r]] += dy[r], in order of r.
-void embedding_backward(Rows rows, const int64_t* tokens, const float* dy, float* dweight);
+template <typename T>
+void embedding_backward(Rows rows, const int64_t* tokens, const T* dy, float* dweight);
 
-/// Per row of logits: cross entropy and squared log-partition, and, when `scale` is not 0, the row
-/// is replaced by scale * d(cross_entropy + z_loss * log(Z)^2)/d(logits). A negative target makes
-/// both zero. `losses` and `squares` hold one value per row.
+/// Per row of logits: cross entropy and squared log-partition, and, when `scale` is not 0,
+/// scale * d(cross_entropy + z_loss * log(Z)^2)/d(logits), which may be written over the logits;
+/// they are overwritten in any case. A negative target makes all of them zero. `losses` and
+/// `squares` hold one value per row.
 struct SoftmaxLoss {
   float z_loss = 0;
   float scale = 0;
 };
+template <typename T>
 void softmax_loss(Rows rows, float* logits, const int64_t* targets, const SoftmaxLoss& options,
-                  float* losses, float* squares);
+                  float* losses, float* squares, T* dlogits);
 
 /// A token that is asked for behind a row of logits.
 struct RowTarget {

@@ -57,6 +57,9 @@ class Model {
   /// this model's layers, with room for as many positions.
   at::Tensor layers_1TC(LayerRange layers, const at::Tensor& x_1TC,
                         std::span<const CachedRow> rows) const;
+  /// Whether each layer is computed again on its way back, from what it has read alone (Chen et al.
+  /// 2016): memory for a layer's activations instead of all layers'.
+  void set_activation_checkpointing(bool on) { decoder_.set_activation_checkpointing(on); }
   /// Forgets what a text of `length` is to have other keys for than it had when it was shorter:
   /// with LongRoPE, which has two sets of factors, and a text keeps to one (as transformers does
   /// it).

@@ -23,12 +23,32 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-bool on_cpu(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+bool is_fp32(const at::Tensor& x) { return x.scalar_type() == at::kFloat; }
+
+bool on_cpu(const at::Tensor& x) {
+  return x.is_cpu() && (is_fp32(x) || x.scalar_type() == at::kBFloat16);
+}
 
 Rows rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
 
-const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
-float* out(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
+template <typename T = float>
+const T* in(const at::Tensor& x) {
+  return x.const_data_ptr<T>();
+}
+template <typename T = float>
+T* out(const at::Tensor& x) {
+  return x.mutable_data_ptr<T>();
+}
+
+/// Calls `kernel` with a zero of the type that x has.
+template <typename Kernel>
+void of_type(const at::Tensor& x, const Kernel& kernel) {
+  if (is_fp32(x)) {
+    kernel(float{});
+  } else {
+    kernel(c10::BFloat16{});
+  }
+}
 
 /// Parameters are no inputs of the graph: their gradients go where `grad` points, if anywhere. Only
 /// the embedding names its weight to autograd, so that everything behind it has a gradient.
@@ -51,10 +71,11 @@ at::Tensor gradient_target_like(AutogradContext* context, const at::Tensor& weig
 
 struct Embed : Function<Embed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& value,
-                            const at::Tensor& tokens_BT, const at::Tensor& grad) {
+                            const at::Tensor& tokens_BT, const Weight& weight) {
     context->save_for_backward({tokens_BT});
-    context->saved_data["grad"] = grad;
-    return value.index_select(0, tokens_BT.reshape(-1))
+    context->saved_data["grad"] = weight.grad.defined() ? weight.grad : weight.value;
+    return weight.factor()
+        .index_select(0, tokens_BT.reshape(-1))
         .view({tokens_BT.size(0), tokens_BT.size(1), value.size(1)});
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -62,9 +83,11 @@ struct Embed : Function<Embed> {
     const at::Tensor dy = gradients[0].contiguous();
     at::Tensor target = gradient_target(context);
     if (on_cpu(dy)) {
-      embedding_backward(rows_of(dy), tokens.const_data_ptr<int64_t>(), in(dy), out(target));
+      of_type(dy, [&]<typename T>(T) {
+        embedding_backward(rows_of(dy), tokens.const_data_ptr<int64_t>(), in<T>(dy), out(target));
+      });
     } else {
-      target.index_add_(0, tokens, dy.view({-1, dy.size(-1)}));
+      target.index_add_(0, tokens, dy.view({-1, dy.size(-1)}).to(target.scalar_type()));
     }
     return {{}, {}, {}};
   }
@@ -72,10 +95,12 @@ struct Embed : Function<Embed> {
 
 struct Linear : Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight) {
-    save(context, weight, {x});
+    const at::Tensor matrix = weight.factor();
+    context->save_for_backward({x, matrix});
+    context->saved_data["grad"] = weight.grad;
     std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = weight.value.size(0);
-    return product(x.reshape({-1, x.size(-1)}), weight.value.t()).view(shape);
+    shape.back() = matrix.size(0);
+    return product(x.reshape({-1, x.size(-1)}), matrix.t()).view(shape);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
@@ -113,11 +138,13 @@ at::Tensor normalise(AutogradContext* context, const at::Tensor& x, const at::Te
                      const at::Tensor& sum, const Weight& weight, double epsilon) {
   const at::Tensor y = at::empty_like(x);
   const Rows rows = rows_of(x);
-  const at::Tensor inverse_rms = at::empty({rows.count}, x.options());
+  const at::Tensor inverse_rms = at::empty({rows.count}, at::kFloat);
   const bool adds = delta.defined();
-  rms_norm_forward(rows, in(x), adds ? in(delta) : nullptr, in(weight.value),
-                   static_cast<float>(epsilon), adds ? out(sum) : nullptr, out(y),
-                   out(inverse_rms));
+  of_type(x, [&]<typename T>(T) {
+    rms_norm_forward<T>(rows, in<T>(x), adds ? in<T>(delta) : nullptr, in(weight.value),
+                        static_cast<float>(epsilon), adds ? out<T>(sum) : nullptr, out<T>(y),
+                        out(inverse_rms));
+  });
   save(context, weight, {adds ? sum : x, inverse_rms});
   context->set_materialize_grads(false);
   return y;
@@ -131,9 +158,11 @@ at::Tensor normalise_backward(AutogradContext* context, const at::Tensor& dsum,
   const at::Tensor dy = dnorm.contiguous();
   const at::Tensor beside = dsum.defined() ? dsum.contiguous() : at::Tensor();
   const at::Tensor dx = at::empty_like(dy);
-  rms_norm_backward(rows_of(dy), in(dy), beside.defined() ? in(beside) : nullptr, in(saved[0]),
-                    in(saved[2]), in(saved[1]), out(dx),
-                    out(gradient_target_like(context, saved[2])));
+  const at::Tensor dweight = gradient_target_like(context, saved[2]);
+  of_type(dy, [&]<typename T>(T) {
+    rms_norm_backward<T>(rows_of(dy), in<T>(dy), beside.defined() ? in<T>(beside) : nullptr,
+                         in<T>(saved[0]), in(saved[2]), in(saved[1]), out<T>(dx), out(dweight));
+  });
   return dx;
 }
 
@@ -175,7 +204,7 @@ struct SwiGlu : Function<SwiGlu> {
     std::vector<int64_t> sizes = gate_up.sizes().vec();
     sizes.back() /= 2;
     const at::Tensor y = at::empty(sizes, gate_up.options());
-    swiglu_forward(rows_of(y), in(gate_up), out(y));
+    of_type(y, [&]<typename T>(T) { swiglu_forward(rows_of(y), in<T>(gate_up), out<T>(y)); });
     context->save_for_backward({gate_up});
     return y;
   }
@@ -183,14 +212,16 @@ struct SwiGlu : Function<SwiGlu> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dgate_up = at::empty_like(saved[0]);
-    swiglu_backward(rows_of(dy), in(dy), in(saved[0]), out(dgate_up));
+    of_type(dy, [&]<typename T>(T) {
+      swiglu_backward(rows_of(dy), in<T>(dy), in<T>(saved[0]), out<T>(dgate_up));
+    });
     return {dgate_up};
   }
 };
 
 /// For kernels that have no way back. LibTorch's own ones cut a tensor into parts for its threads,
 /// and at the end of each the bits are others: a row's would hang on those that are read beside it.
-bool is_plain(const at::Tensor& x) { return on_cpu(x) && !has_gradient(x); }
+bool is_plain(const at::Tensor& x) { return x.is_cpu() && is_fp32(x) && !has_gradient(x); }
 
 template <typename Kernel>
 at::Tensor made_by(const Kernel& kernel, const at::Tensor& x, int64_t width) {
@@ -231,12 +262,16 @@ struct HeadNorm : Function<HeadNorm> {
     const at::Tensor y = qkv.clone();  // Values stay as they are.
     const int64_t rows = shape.batch * shape.positions;
     const int64_t keys = shape.num_heads * shape.head_size;
-    const at::Tensor q_inverse = at::empty({rows, shape.num_heads}, qkv.options());
-    const at::Tensor k_inverse = at::empty({rows, shape.num_kv_heads}, qkv.options());
+    const at::Tensor q_inverse = at::empty({rows, shape.num_heads}, at::kFloat);
+    const at::Tensor k_inverse = at::empty({rows, shape.num_kv_heads}, at::kFloat);
     const auto eps = static_cast<float>(epsilon);
-    head_norm_forward(query_heads(shape), in(qkv), in(q_weight.value), eps, out(y), out(q_inverse));
-    head_norm_forward(key_heads(shape), in(qkv) + keys, in(k_weight.value), eps, out(y) + keys,
-                      out(k_inverse));
+    of_type(qkv, [&]<typename T>(T) {
+      const T* const from = in<T>(qkv);
+      T* const to = out<T>(y);
+      head_norm_forward(query_heads(shape), from, in(q_weight.value), eps, to, out(q_inverse));
+      head_norm_forward(key_heads(shape), from + keys, in(k_weight.value), eps, to + keys,
+                        out(k_inverse));
+    });
     context->save_for_backward({qkv, q_inverse, k_inverse, q_weight.value, k_weight.value});
     context->saved_data["q_grad"] = q_weight.grad;
     context->saved_data["k_grad"] = k_weight.grad;
@@ -251,11 +286,17 @@ struct HeadNorm : Function<HeadNorm> {
     const int64_t keys = shape.num_heads * shape.head_size;
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dx = dy.clone();
-    head_norm_backward(query_heads(shape), in(dy), in(saved[0]), in(saved[3]), in(saved[1]),
-                       out(dx), out(gradient_target_like(context, saved[3], "q_grad")));
-    head_norm_backward(key_heads(shape), in(dy) + keys, in(saved[0]) + keys, in(saved[4]),
-                       in(saved[2]), out(dx) + keys,
-                       out(gradient_target_like(context, saved[4], "k_grad")));
+    const at::Tensor dq_weight = gradient_target_like(context, saved[3], "q_grad");
+    const at::Tensor dk_weight = gradient_target_like(context, saved[4], "k_grad");
+    of_type(dy, [&]<typename T>(T) {
+      const T* const from = in<T>(dy);
+      const T* const x = in<T>(saved[0]);
+      T* const to = out<T>(dx);
+      head_norm_backward(query_heads(shape), from, x, in(saved[3]), in(saved[1]), to,
+                         out(dq_weight));
+      head_norm_backward(key_heads(shape), from + keys, x + keys, in(saved[4]), in(saved[2]),
+                         to + keys, out(dk_weight));
+    });
     return {dx, {}, {}, {}, {}};
   }
 };
@@ -268,17 +309,26 @@ HeadShape turned_heads(const AttentionShape& shape) {
 
 Positions positions_of(const at::Tensor& cos_TR) { return {cos_TR.size(0), 2 * cos_TR.size(1)}; }
 
+/// In place.
+void rotate_heads(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& cosine,
+                  const at::Tensor& sine, Turn turn) {
+  of_type(qkv, [&]<typename T>(T) {
+    rotate(turned_heads(shape), positions_of(cosine), out<T>(qkv), in(cosine), in(sine), turn);
+  });
+}
+
 struct RotaryAttention : Function<RotaryAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv,
                             const AttentionShape& shape, const at::Tensor& cosine,
                             const at::Tensor& sine) {
-    rotate(turned_heads(shape), positions_of(cosine), out(qkv), in(cosine), in(sine),
-           Turn::kForwards);
+    rotate_heads(shape, qkv, cosine, sine, Turn::kForwards);
     const at::Tensor result =
         at::empty({shape.batch, shape.positions, shape.num_heads * shape.head_size}, qkv.options());
     const at::Tensor log_sums =
-        at::empty({shape.batch, shape.num_heads, shape.positions}, qkv.options());
-    attention_forward(shape, in(qkv), out(result), out(log_sums));
+        at::empty({shape.batch, shape.num_heads, shape.positions}, at::kFloat);
+    of_type(qkv, [&]<typename T>(T) {
+      attention_forward(shape, in<T>(qkv), out<T>(result), out(log_sums));
+    });
     context->save_for_backward({qkv, result, log_sums, cosine, sine});
     context->saved_data["heads"] = shape.num_heads;
     context->saved_data["kv_heads"] = shape.num_kv_heads;
@@ -299,9 +349,10 @@ struct RotaryAttention : Function<RotaryAttention> {
                                static_cast<float>(context->saved_data["scale"].toDouble())};
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
-    attention_backward(shape, in(qkv), in(saved[1]), in(dy), in(saved[2]), out(dqkv));
-    rotate(turned_heads(shape), positions_of(saved[3]), out(dqkv), in(saved[3]), in(saved[4]),
-           Turn::kBackwards);
+    of_type(qkv, [&]<typename T>(T) {
+      attention_backward(shape, in<T>(qkv), in<T>(saved[1]), in<T>(dy), in(saved[2]), out<T>(dqkv));
+    });
+    rotate_heads(shape, dqkv, saved[3], saved[4], Turn::kBackwards);
     return {dqkv, {}, {}, {}};
   }
 };
@@ -323,7 +374,7 @@ at::Tensor widened(const StoredMatrix& matrix) {
 
 at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
   if (weight.stored) return stored_rows(*weight.stored, tokens_BT);
-  return Embed::apply(weight.value, tokens_BT, weight.grad.defined() ? weight.grad : weight.value);
+  return Embed::apply(weight.value, tokens_BT, weight);
 }
 
 at::Tensor linear(const Weight& weight, const at::Tensor& x) {
@@ -337,7 +388,7 @@ at::Tensor linear(const Weight& weight, const at::Tensor& x) {
 }
 
 void linear_into(const at::Tensor& out_MO, const Weight& weight, const at::Tensor& x_MI) {
-  if (!weight.stored) return matmul(out_MO, x_MI, weight.value.detach().t());
+  if (!weight.stored) return matmul(out_MO, x_MI, weight.factor().t());
   const at::Tensor x = x_MI.contiguous();
   ATOLL_CHECK(x.size(-1) == weight.stored->num_inputs());
   weight.stored->multiply(rows_of(x).count, in(x), out(out_MO));
@@ -345,11 +396,16 @@ void linear_into(const at::Tensor& out_MO, const Weight& weight, const at::Tenso
 
 at::Tensor project(const Projection& projection, const at::Tensor& x) {
   const at::Tensor y = linear(projection.weight, x);
-  return projection.bias.value.defined() ? y.add(projection.bias.value) : y;
+  const at::Tensor& bias = projection.bias.value;
+  return bias.defined() ? y.add(bias.to(y.scalar_type())) : y;
 }
 
 at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon) {
-  return at::layer_norm(x, {x.size(-1)}, norm.weight.value, norm.bias.value, epsilon);
+  const auto fitting = [&](const at::Tensor& weight) {
+    return weight.defined() ? weight.to(x.scalar_type()) : weight;
+  };
+  return at::layer_norm(x, {x.size(-1)}, fitting(norm.weight.value), fitting(norm.bias.value),
+                        epsilon);
 }
 
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon) {
@@ -410,8 +466,7 @@ at::Tensor rotated(const AttentionShape& shape, const at::Tensor& qkv_BTF, const
                    const at::Tensor& sin_TR) {
   if (!on_cpu(qkv_BTF)) return composite::rotated(shape, qkv_BTF, cos_TR, sin_TR);
   at::Tensor turned = qkv_BTF.contiguous();
-  rotate(turned_heads(shape), positions_of(cos_TR), out(turned), in(cos_TR), in(sin_TR),
-         Turn::kForwards);
+  rotate_heads(shape, turned, cos_TR, sin_TR, Turn::kForwards);
   return turned;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The model's operations with their gradients. On the CPU each is one pass over memory in both
+// The model's operations with their gradients, on FP32 or BF16 (what comes in says which; weights
+// and their gradients are FP32). On the CPU each is one pass over memory in both
 // directions (kernels.h, attention_kernel.h); elsewhere a chain of LibTorch's (composite.h). The
 // gradient of a weight is added straight to Weight::grad.
 //

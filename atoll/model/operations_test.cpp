@@ -235,7 +235,7 @@ TEST(KernelsTest, SoftmaxLossAndItsGradientMatchFp64) {
   const at::Tensor squares = at::zeros({5});
   softmax_loss({5, 1000}, work.mutable_data_ptr<float>(), targets.const_data_ptr<int64_t>(),
                {.z_loss = 0.01F, .scale = 0.25F}, losses.mutable_data_ptr<float>(),
-               squares.mutable_data_ptr<float>());
+               squares.mutable_data_ptr<float>(), work.mutable_data_ptr<float>());
   expect_near(losses.sum() + squares.sum() * 0.01, loss64, 1e-6, "loss");
   expect_near(work, x64.grad(), 1e-5, "gradient");
   EXPECT_EQ(losses[3].item<float>(), 0);

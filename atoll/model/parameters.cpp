@@ -1,6 +1,7 @@
 #include "atoll/model/parameters.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -56,7 +57,10 @@ Parameters::Parameters(std::vector<ParameterSpec> specs, at::Device device, Purp
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.empty() ? 0 : specs_.back().offset + specs_.back().size;
   values_P_ = at::zeros({size}, options);
-  if (purpose == Purpose::kTraining) gradients_P_ = at::zeros({size}, options);
+  if (purpose != Purpose::kInference) gradients_P_ = at::zeros({size}, options);
+  if (purpose == Purpose::kBf16Training) {
+    narrow_P_ = at::zeros({size}, options.dtype(at::kBFloat16));
+  }
 }
 
 Parameters::Parameters(const weights::ModelConfig& config,
@@ -78,6 +82,13 @@ at::Tensor Parameters::view(std::string_view name) const {
   return values_P_.narrow(0, spec->offset, spec->size).view(spec->shape);
 }
 
+void Parameters::narrow() const {
+  if (!narrow_P_.defined()) return;
+  const at::NoGradGuard no_grad;
+  at::Tensor target_P = narrow_P_;
+  target_P.copy_(values_P_);
+}
+
 Weight Parameters::flat(Specs specs) const {
   const ParameterSpec& first = specs.front();
   const int64_t size = specs.back().offset + specs.back().size - first.offset;
@@ -93,6 +104,7 @@ Weight Parameters::flat(Specs specs) const {
     weight.value.set_requires_grad(true);
     weight.value.mutable_grad() = weight.grad;
   }
+  if (narrow_P_.defined() && shape.size() == 2) weight.narrow = cut(narrow_P_);
   return weight;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // The parameters of one model, in one of two ways. For training (and on devices): all in one flat
 // FP32 buffer, and all gradients in another: an optimiser step, an outer step, a digest or a
-// transfer is one pass over memory; a tensor is a view; writing values_P() changes the model. For
+// transfer is one pass over memory; a tensor is a view; writing values_P() changes the model. Those
+// who compute in BF16 have a copy of the values in it, which narrow() renews. For
 // those who evaluate and generate on the CPU: as the model's files hold them, memory-mapped.
 // Owned by one thread.
 //
@@ -23,20 +24,24 @@
 namespace atl::model {
 
 enum class Purpose {
-  kTraining,   // Gradients are kept.
-  kInference,  // No gradient buffer: half the memory.
+  kTraining,      // Gradients are kept.
+  kBf16Training,  // So they are, in FP32 like the values; activations and products are BF16.
+  kInference,     // No gradient buffer: half the memory.
 };
 
 /// A parameter as the model's operations take it. `value` is a leaf of autograd whose .grad is
 /// `grad`, a view of the flat gradients: gradients are added in place. For inference `grad` is
 /// undefined and, on the CPU, a matrix is `stored`, and has a `value` only where the flat buffer
-/// has.
+/// has. A matrix of a model that computes in BF16 has a `narrow` copy of its value.
 struct Weight {
   at::Tensor value;
   at::Tensor grad;
   std::shared_ptr<const StoredMatrix> stored;
+  at::Tensor narrow{};
 
   bool exists() const { return value.defined() || stored != nullptr; }
+  /// What products and the embedding read; without autograd.
+  at::Tensor factor() const { return narrow.defined() ? narrow : value.detach(); }
   int64_t num_outputs() const { return stored ? stored->num_outputs() : value.size(0); }
 };
 
@@ -66,6 +71,11 @@ class Parameters {
   /// or vector, and its biases as one; they do not exist where the model has none.
   Projection projection(weights::Role role, int64_t layer = -1, int64_t expert = -1) const;
   bool trains() const { return gradients_P_.defined(); }
+  /// What activations are: FP32 or BF16.
+  at::ScalarType compute_type() const { return narrow_P_.defined() ? at::kBFloat16 : at::kFloat; }
+  /// Rounds the values for those who compute in BF16, once for all uses in a step: whoever reads
+  /// the model calls it after values_P() has changed.
+  void narrow() const;
   /// In which keys and values are kept: FP32 or BF16 (weights::keeps_narrow_kv).
   at::ScalarType kv_type() const { return kv_type_; }
   /// A sentence for each tensor with values that are not finite.
@@ -88,6 +98,7 @@ class Parameters {
   at::ScalarType kv_type_ = at::kFloat;
   at::Tensor values_P_;
   at::Tensor gradients_P_;
+  at::Tensor narrow_P_;
   std::shared_ptr<const weights::ModelFiles> files_;
 };
 

@@ -146,6 +146,16 @@ void check_adapter(const RunConfig& config) {
     throw UsageError(
         fmt::format("train.device = '{}': adapters are trained on the CPU", config.train.device));
   }
+  if (config.train.precision != "fp32") {
+    throw UsageError(
+        fmt::format("train.precision = '{}': adapters are trained in fp32; leave it out",
+                    config.train.precision));
+  }
+  if (config.train.activation_checkpointing) {
+    throw UsageError(
+        "train.activation_checkpointing: an adapter's layers are computed again as it is, where "
+        "memory asks for it; leave it out");
+  }
   const bool is_prompt = config.adapter.kind == "prompt";
   const int64_t length =
       config.train.sequence_length + (is_prompt ? config.adapter.prompt_tokens : 0);

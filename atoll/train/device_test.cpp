@@ -60,24 +60,30 @@ struct Trained {
   double norm = 0;  // Of the gradient.
   at::Tensor gradients_P;
   at::Tensor values_P;
+  at::Tensor narrow_P;
 };
 
 /// Two steps, as the training loop makes them. Gradients are those of the second.
 Trained train(const Family& family, const method::TrainOptions& options, at::Device device) {
   model::Model model = make_model(family, device);
   const at::Tensor gradients_P = model.parameters().gradients_P();
-  const auto optimizer = make_inner_optimizer(options, target_of(model.parameters()));
+  OptimizerTarget target = target_of(model.parameters());
+  target.narrow_P = at::zeros_like(target.values_P, at::kBFloat16);
+  const auto optimizer = make_inner_optimizer(options, target);
   Trained trained;
   for (int step = 0; step < 2; ++step) {
-    gradients_P.zero_();
     trained.loss = accumulate_gradients(model, tokens_BT().to(device), targets_BT().to(device),
                                         {.z_loss = 0.01})
                        .total.item<double>();
-    trained.norm = clip_gradient(gradients_P, 0.5);
+    trained.norm = gradient_norm(gradients_P);
     trained.gradients_P = gradients_P.cpu().clone();
-    optimizer->step(0.01, 0.1);
+    optimizer->step({.lr = 0.01,
+                     .weight_decay = 0.1,
+                     .gradient_scale = clip_factor(trained.norm, /*max_norm=*/0.5)});
+    EXPECT_EQ(gradients_P.cpu().count_nonzero().item<int64_t>(), 0);
   }
   trained.values_P = model.parameters().values_P().cpu();
+  trained.narrow_P = target.narrow_P.cpu();
   return trained;
 }
 
@@ -92,6 +98,8 @@ void expect_the_steps_of_the_cpu(at::Device device) {
       EXPECT_NEAR(found.norm, wanted.norm, kTolerance * wanted.norm);
       expect_near(found.gradients_P, wanted.gradients_P, "gradients");
       expect_near(found.values_P, wanted.values_P, "values");
+      EXPECT_TRUE(found.narrow_P.equal(found.values_P.to(at::kBFloat16)));
+      EXPECT_TRUE(wanted.narrow_P.equal(wanted.values_P.to(at::kBFloat16)));
     }
   }
 }

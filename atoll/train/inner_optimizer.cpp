@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "atoll/base/error.h"
+#include "atoll/train/adamw_kernel.h"
 #include "atoll/train/muon.h"
 
 namespace atl::train {
@@ -28,14 +29,21 @@ Spans without(const Spans& spans, const Spans& holes) {
   return rest;
 }
 
+/// Views of a buffer; of none, none.
 std::vector<at::Tensor> views(const at::Tensor& x_P, const Spans& spans) {
   std::vector<at::Tensor> views;
+  if (!x_P.defined()) return views;
   for (const auto& [begin, end] : spans) views.push_back(x_P.slice(0, begin, end));
   return views;
 }
 
-/// AdamW (Loshchilov & Hutter 2019) of some spans of P, by LibTorch's fused kernel: one pass over
-/// memory.
+/// A product with 1 would be a pass over memory for nothing.
+void scale(const at::Tensor& gradients, double factor) {
+  if (factor != 1) gradients.mul_(factor);
+}
+
+/// AdamW (Loshchilov & Hutter 2019) of some spans of P: on the CPU in one pass over memory, on
+/// other devices by LibTorch's kernels, between which gradients are read and written again.
 class AdamWSpans {
  public:
   AdamWSpans(const method::TrainOptions& options, const OptimizerTarget& target,
@@ -46,19 +54,52 @@ class AdamWSpans {
         values_(views(target.values_P, spans)),
         gradients_(views(target.gradients_P, spans)),
         means_(views(mean_P, spans)),
-        squares_(views(square_P, spans)) {}
+        squares_(views(square_P, spans)),
+        narrow_(views(target.narrow_P, spans)) {}
 
-  /// Update number `count`, from 1: the bias correction depends on it.
-  void update(int64_t count, double lr, double weight_decay) {
+  /// Update number `count`, from 1: the bias correction depends on it. Gradients are zero
+  /// afterwards.
+  void update(int64_t count, const StepOptions& options) {
     if (values_.empty()) return;
-    const at::Tensor count_tensor =
-        at::full({}, static_cast<double>(count), values_[0].options().dtype(at::kFloat));
-    const std::vector<at::Tensor> counts(values_.size(), count_tensor);
-    at::_fused_adamw_(values_, gradients_, means_, squares_, {}, counts, lr, beta1_, beta2_,
-                      weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false);
+    if (values_[0].is_cpu()) {
+      update_in_one_pass(count, options);
+    } else {
+      update_by_libtorch(count, options);
+    }
   }
 
  private:
+  void update_in_one_pass(int64_t count, const StepOptions& options) {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      at::BFloat16* narrow =
+          narrow_.empty() ? nullptr : narrow_[i].mutable_data_ptr<at::BFloat16>();
+      adamw({.count = values_[i].numel(),
+             .values = values_[i].mutable_data_ptr<float>(),
+             .gradients = gradients_[i].mutable_data_ptr<float>(),
+             .means = means_[i].mutable_data_ptr<float>(),
+             .squares = squares_[i].mutable_data_ptr<float>(),
+             .narrow = narrow},
+            {.number = count,
+             .gradient_scale = options.gradient_scale,
+             .lr = options.lr,
+             .weight_decay = options.weight_decay,
+             .beta1 = beta1_,
+             .beta2 = beta2_,
+             .eps = eps_});
+    }
+  }
+
+  void update_by_libtorch(int64_t count, const StepOptions& options) {
+    for (const at::Tensor& gradients : gradients_) scale(gradients, options.gradient_scale);
+    const at::Tensor count_tensor =
+        at::full({}, static_cast<double>(count), values_[0].options().dtype(at::kFloat));
+    const std::vector<at::Tensor> counts(values_.size(), count_tensor);
+    at::_fused_adamw_(values_, gradients_, means_, squares_, {}, counts, options.lr, beta1_, beta2_,
+                      options.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false);
+    for (const at::Tensor& gradients : gradients_) gradients.zero_();
+    for (size_t i = 0; i < narrow_.size(); ++i) narrow_[i].copy_(values_[i]);
+  }
+
   double beta1_;
   double beta2_;
   double eps_;
@@ -66,6 +107,24 @@ class AdamWSpans {
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> means_;
   std::vector<at::Tensor> squares_;
+  std::vector<at::Tensor> narrow_;
+};
+
+/// What decay is applied to, and the rest.
+class DecayedAndPlain {
+ public:
+  DecayedAndPlain(AdamWSpans decayed, AdamWSpans plain)
+      : decayed_(std::move(decayed)), plain_(std::move(plain)) {}
+
+  void update(int64_t count, StepOptions options) {
+    decayed_.update(count, options);
+    options.weight_decay = 0;
+    plain_.update(count, options);
+  }
+
+ private:
+  AdamWSpans decayed_;
+  AdamWSpans plain_;
 };
 
 Spans everything(const OptimizerTarget& target) { return {{0, target.values_P.numel()}}; }
@@ -73,15 +132,14 @@ Spans everything(const OptimizerTarget& target) { return {{0, target.values_P.nu
 class AdamW final : public InnerOptimizer {
  public:
   AdamW(const method::TrainOptions& options, const OptimizerTarget& target)
-      : mean_P_(at::zeros_like(target.values_P)),
+      : InnerOptimizer(target),
+        mean_P_(at::zeros_like(target.values_P)),
         square_P_(at::zeros_like(target.values_P)),
-        decayed_(options, target, mean_P_, square_P_, target.decayed),
-        plain_(options, target, mean_P_, square_P_, without(everything(target), target.decayed)) {}
-
-  void update(double lr, double weight_decay) override {
-    decayed_.update(num_updates(), lr, weight_decay);
-    plain_.update(num_updates(), lr, 0.0);
+        spans_({options, target, mean_P_, square_P_, target.decayed},
+               {options, target, mean_P_, square_P_, without(everything(target), target.decayed)}) {
   }
+
+  void update(const StepOptions& options) override { spans_.update(num_updates(), options); }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"adamw.exp_avg", mean_P_}, {"adamw.exp_avg_sq", square_P_}};
   }
@@ -89,8 +147,7 @@ class AdamW final : public InnerOptimizer {
  private:
   at::Tensor mean_P_;
   at::Tensor square_P_;
-  AdamWSpans decayed_;
-  AdamWSpans plain_;
+  DecayedAndPlain spans_;
 };
 
 Spans spans_of(const std::vector<MatrixPlace>& matrices) {
@@ -106,34 +163,39 @@ Spans spans_of(const std::vector<MatrixPlace>& matrices) {
 class Muon final : public InnerOptimizer {
  public:
   Muon(const method::TrainOptions& options, const OptimizerTarget& target)
-      : momentum_(options.muon_momentum),
+      : InnerOptimizer(target),
+        momentum_(options.muon_momentum),
         lr_ratio_(options.muon_lr_ratio),
         mean_P_(at::zeros_like(target.values_P)),
         square_P_(at::zeros_like(target.values_P)),
-        decayed_(options, target, mean_P_, square_P_,
-                 without(target.decayed, spans_of(target.hidden))),
-        plain_(options, target, mean_P_, square_P_, without(everything(target), target.decayed)) {
+        others_(
+            {options, target, mean_P_, square_P_, without(target.decayed, spans_of(target.hidden))},
+            {options, target, mean_P_, square_P_, without(everything(target), target.decayed)}) {
     for (const MatrixPlace& place : target.hidden) {
       const auto view = [&](const at::Tensor& x_P) {
         return x_P.slice(0, place.begin, place.end()).view({place.num_outputs, place.num_inputs});
       };
-      matrices_.push_back({.value_OI = view(target.values_P),
-                           .gradient_OI = view(target.gradients_P),
-                           .mean_OI = view(mean_P_),
-                           .scale = muon_scale(place.num_outputs, place.num_inputs)});
+      matrices_.push_back(
+          {.value_OI = view(target.values_P),
+           .gradient_OI = view(target.gradients_P),
+           .mean_OI = view(mean_P_),
+           .narrow_OI = target.narrow_P.defined() ? view(target.narrow_P) : at::Tensor(),
+           .scale = muon_scale(place.num_outputs, place.num_inputs)});
     }
   }
 
-  void update(double lr, double weight_decay) override {
-    for (Matrix& matrix : matrices_) {
+  void update(const StepOptions& options) override {
+    for (const Matrix& matrix : matrices_) {
+      scale(matrix.gradient_OI, options.gradient_scale);
       matrix.mean_OI.lerp_(matrix.gradient_OI, 1 - momentum_);
       const at::Tensor direction_OI =
           orthogonalize(matrix.gradient_OI.lerp(matrix.mean_OI, momentum_));
-      matrix.value_OI.mul_(1 - lr * weight_decay);
-      matrix.value_OI.sub_(direction_OI, lr * lr_ratio_ * matrix.scale);
+      matrix.value_OI.mul_(1 - options.lr * options.weight_decay);
+      matrix.value_OI.sub_(direction_OI, options.lr * lr_ratio_ * matrix.scale);
+      matrix.gradient_OI.zero_();
+      if (matrix.narrow_OI.defined()) matrix.narrow_OI.copy_(matrix.value_OI);
     }
-    decayed_.update(num_updates(), lr, weight_decay);
-    plain_.update(num_updates(), lr, 0.0);
+    others_.update(num_updates(), options);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"muon.exp_avg", mean_P_}, {"muon.exp_avg_sq", square_P_}};
@@ -144,14 +206,14 @@ class Muon final : public InnerOptimizer {
     at::Tensor value_OI;
     at::Tensor gradient_OI;
     at::Tensor mean_OI;
+    at::Tensor narrow_OI;
     double scale = 0;
   };
   double momentum_;
   double lr_ratio_;
   at::Tensor mean_P_;
   at::Tensor square_P_;
-  AdamWSpans decayed_;
-  AdamWSpans plain_;
+  DecayedAndPlain others_;
   std::vector<Matrix> matrices_;
 };
 
@@ -159,18 +221,20 @@ class Muon final : public InnerOptimizer {
 class Sgd final : public InnerOptimizer {
  public:
   explicit Sgd(const OptimizerTarget& target)
-      : target_(target), decayed_(views(target.values_P, target.decayed)) {}
+      : InnerOptimizer(target), decayed_(views(target.values_P, target.decayed)) {}
 
-  void update(double lr, double weight_decay) override {
-    if (weight_decay != 0) {
-      for (at::Tensor& values : decayed_) values.mul_(1 - lr * weight_decay);
+  void update(const StepOptions& options) override {
+    if (options.weight_decay != 0) {
+      for (at::Tensor& values : decayed_) values.mul_(1 - options.lr * options.weight_decay);
     }
-    target_.values_P.sub_(target_.gradients_P, lr);
+    scale(target().gradients_P, options.gradient_scale);
+    target().values_P.sub_(target().gradients_P, options.lr);
+    target().gradients_P.zero_();
+    if (target().narrow_P.defined()) target().narrow_P.copy_(target().values_P);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
 
  private:
-  OptimizerTarget target_;
   std::vector<at::Tensor> decayed_;
 };
 
@@ -179,6 +243,7 @@ class Sgd final : public InnerOptimizer {
 OptimizerTarget target_of(const model::Parameters& parameters) {
   OptimizerTarget target{.values_P = parameters.values_P(),
                          .gradients_P = parameters.gradients_P(),
+                         .narrow_P = {},
                          .decayed = {},
                          .hidden = {}};
   for (const weights::ParameterSpec& spec : parameters.specs()) {
@@ -206,10 +271,12 @@ std::unique_ptr<InnerOptimizer> make_inner_optimizer(const method::TrainOptions&
   throw UsageError("unknown train.optimizer '" + options.optimizer + "'");
 }
 
-double clip_gradient(const at::Tensor& gradients_P, double max_norm) {
-  const double norm = at::linalg_vector_norm(gradients_P).item<double>();
-  if (max_norm > 0 && norm > max_norm) gradients_P.mul_(max_norm / (norm + 1e-6));
-  return norm;
+double gradient_norm(const at::Tensor& gradients_P) {
+  return at::linalg_vector_norm(gradients_P).item<double>();
+}
+
+double clip_factor(double norm, double max_norm) {
+  return max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1;
 }
 
 }  // namespace atl::train

@@ -1,5 +1,7 @@
 #pragma once
-// The inner optimiser on flat buffers. Shape suffix: P = all parameters of the replica.
+// The inner optimiser on flat buffers: clips, updates, and leaves the gradients zero. On the CPU
+// AdamW does all of it in one pass (adamw_kernel.h). Shape suffix: P = all parameters of the
+// replica.
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -25,6 +27,9 @@ struct MatrixPlace {
 struct OptimizerTarget {
   at::Tensor values_P;
   at::Tensor gradients_P;
+  /// The values in BF16, which each step writes anew: who changes values_P otherwise writes them
+  /// too. Undefined where nobody wants them.
+  at::Tensor narrow_P;
   /// Spans [begin, end) of P that weight decay applies to (matrices); the rest is left alone.
   std::vector<std::pair<int64_t, int64_t>> decayed;
   /// Matrices inside the layers, ascending, each alone: query, key and value lie side by side but
@@ -35,14 +40,24 @@ struct OptimizerTarget {
 /// All parameters of a model that trains.
 OptimizerTarget target_of(const model::Parameters& parameters);
 
+/// What a step is told.
+struct StepOptions {
+  double lr = 0;
+  double weight_decay = 0;    // Decoupled.
+  double gradient_scale = 1;  // clip_factor().
+};
+
 class InnerOptimizer {
  public:
+  explicit InnerOptimizer(OptimizerTarget target) : target_(std::move(target)) {}
   virtual ~InnerOptimizer() = default;
-  /// One update from gradients_P with this step's learning rate and decoupled decay coefficient.
-  void step(double lr, double weight_decay) {
+  /// One update from gradients_P, which are zero afterwards: the next backward pass adds to them.
+  void step(const StepOptions& options) {
     ++num_updates_;
-    update(lr, weight_decay);
+    update(options);
   }
+  /// No update, as where the gradients are not finite. They are zero afterwards all the same.
+  void skip() { target_.gradients_P.zero_(); }
   /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD. Muon: running means
   /// of the gradient everywhere, of its square (zero for the hidden matrices).
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
@@ -50,18 +65,25 @@ class InnerOptimizer {
   int64_t num_updates() const { return num_updates_; }
   void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
 
- private:
-  /// Number num_updates().
-  virtual void update(double lr, double weight_decay) = 0;
+ protected:
+  const OptimizerTarget& target() const { return target_; }
 
+ private:
+  /// Number num_updates(). Leaves the gradients zero, and writes narrow_P.
+  virtual void update(const StepOptions& options) = 0;
+
+  OptimizerTarget target_;
   int64_t num_updates_ = 0;
 };
 
 std::unique_ptr<InnerOptimizer> make_inner_optimizer(const method::TrainOptions& options,
                                                      OptimizerTarget target);
 
-/// The L2 norm of the gradient, after which it is scaled so that the norm is at most `max_norm`
-/// (0 = not scaled), as torch.nn.utils.clip_grad_norm_ does it.
-double clip_gradient(const at::Tensor& gradients_P, double max_norm);
+/// Their L2 norm.
+double gradient_norm(const at::Tensor& gradients_P);
+
+/// By what gradients of this norm are multiplied so that it is at most `max_norm` (0: by nothing),
+/// as torch.nn.utils.clip_grad_norm_ does it.
+double clip_factor(double norm, double max_norm);
 
 }  // namespace atl::train

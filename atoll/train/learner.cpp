@@ -4,8 +4,13 @@
 
 namespace atl::train {
 
+model::Purpose purpose_of(const method::TrainOptions& options) {
+  return options.precision == "bf16" ? model::Purpose::kBf16Training : model::Purpose::kTraining;
+}
+
 double ModelLearner::add_gradients(std::span<const Batch> batches) {
   const at::Device device = model_.device();
+  model_.parameters().narrow();
   LossOptions options = options_;
   options.scale = 1.0 / static_cast<double>(batches.size());
   double sum = 0;
@@ -19,6 +24,7 @@ double ModelLearner::add_gradients(std::span<const Batch> batches) {
 
 double ModelLearner::cross_entropy(const Batch& batch) {
   const at::Device device = model_.device();
+  model_.parameters().narrow();
   return evaluate_loss(model_, batch.inputs_BT.to(device), batch.targets_BT.to(device), {})
       .cross_entropy.item<double>();
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "atoll/method/train_options.h"
 #include "atoll/model/adapter.h"
 #include "atoll/model/model.h"
 #include "atoll/train/loss.h"
@@ -21,6 +22,9 @@ struct Batch {
   at::Tensor inputs_BT;  // int64.
   at::Tensor targets_BT;
 };
+
+/// What the settings want a model to be made for.
+model::Purpose purpose_of(const method::TrainOptions& options);
 
 class Learner {
  public:

@@ -14,6 +14,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/data/batches.h"
+#include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
 #include "atoll/model/operations.h"
@@ -21,8 +22,10 @@
 namespace atl::train {
 namespace {
 
-// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep.
+// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep; on other
+// devices as many as make products large and launches few.
 constexpr int64_t kSliceElements = int64_t{2} << 20;
+constexpr int64_t kDeviceSliceElements = int64_t{1} << 26;
 
 /// From whom to learn, beside the targets.
 struct Teacher {
@@ -46,18 +49,32 @@ struct Sums {
   }
 };
 
-/// softmax_loss() for any device: fills the slices of `sums` and turns logits into gradients of the
-/// sum over positions divided by `count`. With the teacher's log-probabilities, if there is one.
+/// softmax_loss() for any device: fills the slices of `sums` and, in place of the FP32 logits or in
+/// BF16 in dlogits_MV, gradients of the sum over positions divided by `count`. With the teacher's
+/// log-probabilities, if there is one.
 void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, const at::Tensor& count,
                   model::SoftmaxLoss options, const at::Tensor& teacher_MV, double teacher_share,
-                  const Sums& sums) {
+                  const Sums& sums, const at::Tensor& dlogits_MV) {
   const at::Tensor& losses_M = sums.losses_M;
   const at::Tensor& squares_M = sums.squares_M;
   if (logits_MV.is_cpu() && !teacher_MV.defined()) {
     options.scale /= count.item<float>();
-    model::softmax_loss({logits_MV.size(0), logits_MV.size(1)}, logits_MV.mutable_data_ptr<float>(),
-                        targets_M.const_data_ptr<int64_t>(), options,
-                        losses_M.mutable_data_ptr<float>(), squares_M.mutable_data_ptr<float>());
+    const auto fill = [&]<typename T>(T* dlogits) {
+      model::softmax_loss({logits_MV.size(0), logits_MV.size(1)},
+                          logits_MV.mutable_data_ptr<float>(), targets_M.const_data_ptr<int64_t>(),
+                          options, losses_M.mutable_data_ptr<float>(),
+                          squares_M.mutable_data_ptr<float>(), dlogits);
+    };
+    if (dlogits_MV.scalar_type() == at::kFloat) {
+      fill(dlogits_MV.mutable_data_ptr<float>());
+    } else {
+      fill(dlogits_MV.mutable_data_ptr<c10::BFloat16>());
+    }
+    return;
+  }
+  if (!teacher_MV.defined()) {
+    model::composite::softmax_loss(logits_MV, targets_M, count, options, losses_M, squares_M);
+    if (options.scale != 0 && !dlogits_MV.is_same(logits_MV)) dlogits_MV.copy_(logits_MV);
     return;
   }
   const at::Tensor counts_M = targets_M >= 0;
@@ -79,15 +96,17 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   logits_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
   logits_MV.scatter_add_(1, index_M1, share_M.unsqueeze(1) * (teacher_share - 1));
   if (wanted_MV.defined()) logits_MV.sub_(wanted_MV.mul_(share_M.unsqueeze(1) * teacher_share));
+  if (!dlogits_MV.is_same(logits_MV)) dlogits_MV.copy_(logits_MV);
 }
 
 /// One that is stored is widened once, not for each slice.
-at::Tensor in_fp32(const model::Weight& head) {
-  return head.stored ? model::widened(*head.stored) : head.value.detach();
+at::Tensor matrix_of(const model::Weight& head) {
+  return head.stored ? model::widened(*head.stored) : head.factor();
 }
 
 /// The head and the loss, a slice of the positions at a time. With a defined dhidden_MC also their
-/// gradients: dhidden is written, the head's is added to.
+/// gradients: dhidden is written, the head's is added to. Logits are FP32 whatever hidden states
+/// are: the loss is a small difference of large ones.
 Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at::Tensor& targets_M,
                const at::Tensor& count, const model::SoftmaxLoss& options, const Teacher& teacher,
                const at::Tensor& dhidden_MC) {
@@ -95,16 +114,21 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   const double cap = model.config().logits_softcap;
   const int64_t positions = hidden_MC.size(0);
   const int64_t vocab = head.num_outputs();
-  const int64_t slice = std::clamp<int64_t>(kSliceElements / vocab, 1, positions);
-  at::Tensor logits_MV = at::empty({slice, vocab}, hidden_MC.options());
-  Sums sums{
-      at::empty({positions}, hidden_MC.options()), at::empty({positions}, hidden_MC.options()), {}};
-  if (teacher.is_there()) sums.divergences_M = at::empty({positions}, hidden_MC.options());
-  const at::Tensor head_VC = dhidden_MC.defined() ? in_fp32(head) : at::Tensor();
+  const int64_t elements = hidden_MC.is_cpu() ? kSliceElements : kDeviceSliceElements;
+  const int64_t slice = std::clamp<int64_t>(elements / vocab, 1, positions);
+  const auto wide = hidden_MC.options().dtype(at::kFloat);
+  const at::Tensor logits_MV = at::empty({slice, vocab}, wide);
+  const bool is_narrow = hidden_MC.scalar_type() != at::kFloat;
+  const at::Tensor dlogits_MV =
+      is_narrow ? at::empty({slice, vocab}, hidden_MC.options()) : logits_MV;
+  Sums sums{at::empty({positions}, wide), at::empty({positions}, wide), {}};
+  if (teacher.is_there()) sums.divergences_M = at::empty({positions}, wide);
+  const at::Tensor head_VC = dhidden_MC.defined() ? matrix_of(head) : at::Tensor();
   for (int64_t begin = 0; begin < positions; begin += slice) {
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
     at::Tensor part_MV = logits_MV.narrow(0, 0, size);
+    const at::Tensor dpart_MV = is_narrow ? dlogits_MV.narrow(0, 0, size) : part_MV;
     if (head_VC.defined()) {
       model::matmul(part_MV, part_MC, head_VC.t());
     } else {
@@ -121,12 +145,12 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
       teacher_MV = at::log_softmax(logits, 1);
     }
     softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options, teacher_MV,
-                 teacher.share, sums.slice(begin, size));
+                 teacher.share, sums.slice(begin, size), dpart_MV);
     if (!dhidden_MC.defined()) continue;
-    if (cap > 0) part_MV.mul_(1 - capped_MV.square());
-    model::matmul(dhidden_MC.narrow(0, begin, size), part_MV, head_VC);
+    if (cap > 0) dpart_MV.mul_(1 - capped_MV.square());
+    model::matmul(dhidden_MC.narrow(0, begin, size), dpart_MV, head_VC);
     if (!head.grad.defined()) continue;
-    model::matmul(head.grad, part_MV.t(), part_MC, /*accumulates=*/true);
+    model::matmul(head.grad, dpart_MV.t(), part_MC, /*accumulates=*/true);
   }
   return sums;
 }

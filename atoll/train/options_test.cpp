@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "atoll/train/inner_optimizer.h"
@@ -65,7 +66,7 @@ TEST(InnerOptimizerTest, AdamWFirstStepIsTheSignAndDecaysOnlyMatrices) {
   const at::Tensor gradients_P = at::ones({6}, at::kFloat);
   auto optimizer = make_inner_optimizer(
       {}, {.values_P = values_P, .gradients_P = gradients_P, .decayed = {{2, 4}}});
-  optimizer->step(/*lr=*/0.1, /*weight_decay=*/0.5);
+  optimizer->step({.lr = 0.1, .weight_decay = 0.5});
   // Bias correction makes the first update lr * sign(g); decay subtracts lr * 0.5 * theta.
   const float* values = values_P.const_data_ptr<float>();
   for (const int i : {0, 1, 4, 5}) EXPECT_NEAR(values[i], 0.9, 1e-5);
@@ -127,7 +128,7 @@ TEST(MuonTest, NeighbouringMatricesAreOrthogonalizedAlone) {
                                                                 .gradients_P = gradients_P,
                                                                 .decayed = {{0, 8}},
                                                                 .hidden = {{0, 2, 2}, {4, 2, 2}}});
-  optimizer->step(/*lr=*/0.1, /*weight_decay=*/0.5);
+  optimizer->step({.lr = 0.1, .weight_decay = 0.5});
   const at::Tensor first = values_P.slice(0, 0, 4).view({2, 2});
   const at::Tensor second = values_P.slice(0, 4, 8).view({2, 2});
   EXPECT_TRUE(at::allclose(first, second, 1e-3, 1e-6));
@@ -142,13 +143,16 @@ TEST(MuonTest, OutsideTheHiddenMatricesItIsAdamW) {
   std::vector<at::Tensor> results;
   for (const method::TrainOptions& options : {muon, adamw}) {
     const at::Tensor values_P = at::arange(12, at::kFloat);
-    const at::Tensor gradients_P = at::sin(at::arange(12, at::kFloat));
+    const at::Tensor gradients_P = at::zeros({12}, at::kFloat);
     // An embedding [0, 4) beside a hidden matrix [4, 8), then vectors.
     auto optimizer = make_inner_optimizer(options, {.values_P = values_P,
                                                     .gradients_P = gradients_P,
                                                     .decayed = {{0, 8}},
                                                     .hidden = {{4, 2, 2}}});
-    for (int i = 0; i < 3; ++i) optimizer->step(0.1, 0.5);
+    for (int i = 0; i < 3; ++i) {
+      gradients_P.copy_(at::sin(at::arange(12, at::kFloat)));
+      optimizer->step({.lr = 0.1, .weight_decay = 0.5});
+    }
     results.push_back(values_P);
   }
   EXPECT_TRUE(results[0].slice(0, 0, 4).equal(results[1].slice(0, 0, 4)));
@@ -177,12 +181,60 @@ TEST(OptimizerTargetTest, HiddenMatricesAreThoseOfTheLayersEachAlone) {
   EXPECT_EQ(decayed, parameters.values_P().numel() - 5 * 8);  // All but five norms.
 }
 
-TEST(InnerOptimizerTest, ClipScalesToTheNormAndReportsTheNormBefore) {
-  const at::Tensor gradients_P = at::ones({4}, at::kFloat).mul(3);
-  EXPECT_NEAR(clip_gradient(gradients_P, 1.0), 6.0, 1e-6);
-  EXPECT_TRUE(at::allclose(gradients_P, at::ones({4}, at::kFloat).mul(0.5), 0, 1e-5));
-  EXPECT_NEAR(clip_gradient(gradients_P, 0), 1.0, 1e-5);
-  EXPECT_TRUE(at::allclose(gradients_P, at::ones({4}, at::kFloat).mul(0.5), 0, 1e-5));
+/// A target of 21 values: a hidden matrix at [3, 15), decayed with its neighbours.
+OptimizerTarget small_target() {
+  return {.values_P = at::cos(at::arange(21, at::kFloat)),
+          .gradients_P = at::zeros({21}, at::kFloat),
+          .narrow_P = at::zeros({21}, at::kBFloat16),
+          .decayed = {{0, 18}},
+          .hidden = {{3, 3, 4}}};
+}
+
+TEST(InnerOptimizerTest, AllScaleTheGradientsAndConsumeThem) {
+  for (const char* name : {"adamw", "muon", "sgd"}) {
+    SCOPED_TRACE(name);
+    const OptimizerTarget scaled = small_target();
+    const OptimizerTarget wanted = small_target();
+    const auto by_factor = make_inner_optimizer({.optimizer = name}, scaled);
+    const auto by_hand = make_inner_optimizer({.optimizer = name}, wanted);
+    for (int step = 1; step <= 3; ++step) {
+      const at::Tensor gradients_P = at::sin(at::arange(21, at::kFloat) * step);
+      scaled.gradients_P.copy_(gradients_P);
+      wanted.gradients_P.copy_(gradients_P).mul_(0.3);
+      by_factor->step({.lr = 0.1, .weight_decay = 0.5, .gradient_scale = 0.3});
+      by_hand->step({.lr = 0.1, .weight_decay = 0.5});
+      EXPECT_TRUE(scaled.values_P.equal(wanted.values_P));
+      EXPECT_FALSE(scaled.values_P.equal(small_target().values_P));
+      EXPECT_TRUE(scaled.narrow_P.equal(scaled.values_P.to(at::kBFloat16)));
+      for (const OptimizerTarget& target : {scaled, wanted}) {
+        EXPECT_EQ(target.gradients_P.count_nonzero().item<int64_t>(), 0);
+      }
+    }
+  }
+}
+
+TEST(InnerOptimizerTest, SkippingGivesTheGradientsUpAndMovesNothing) {
+  for (const char* name : {"adamw", "muon", "sgd"}) {
+    SCOPED_TRACE(name);
+    const OptimizerTarget target = small_target();
+    const auto optimizer = make_inner_optimizer({.optimizer = name}, target);
+    target.gradients_P.fill_(std::numeric_limits<double>::quiet_NaN());
+    optimizer->skip();
+    EXPECT_EQ(optimizer->num_updates(), 0);
+    EXPECT_TRUE(target.values_P.equal(small_target().values_P));
+    EXPECT_TRUE(target.gradients_P.equal(at::zeros({21}, at::kFloat)));
+    for (const auto& [_, moment_P] : optimizer->state()) {
+      EXPECT_EQ(moment_P.count_nonzero().item<int64_t>(), 0);
+    }
+  }
+}
+
+TEST(InnerOptimizerTest, TheClipBringsLargeNormsToTheLimitAndLeavesSmallOnes) {
+  const double norm = gradient_norm(at::ones({4}, at::kFloat).mul(3));
+  EXPECT_NEAR(norm, 6.0, 1e-6);
+  EXPECT_NEAR(clip_factor(norm, 1.5) * norm, 1.5, 1e-6);
+  EXPECT_EQ(clip_factor(norm, 6.5), 1);
+  EXPECT_EQ(clip_factor(norm, 0), 1);
 }
 
 }  // namespace

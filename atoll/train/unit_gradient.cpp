@@ -26,10 +26,13 @@ UnitGradient::UnitGradient(Learner& learner, const data::Mixture& mixture,
 
 double UnitGradient::add(int64_t unit) {
   const std::vector<int64_t> rows = rows_.rows(unit / num_units_);
+  // Most likely those of the next step come next; another unit's are read like any others.
+  const auto begin = static_cast<size_t>(unit % num_units_ * num_rows_);
+  const std::vector<int64_t> next = rows_.rows(unit / num_units_ + 1);
+  rows_.will_fill(std::span(next).subspan(begin, static_cast<size_t>(num_rows_)));
   const auto as_span = [](const at::Tensor& ids_BT) {
     return std::span(ids_BT.mutable_data_ptr<int64_t>(), static_cast<size_t>(ids_BT.numel()));
   };
-  const auto begin = static_cast<size_t>(unit % num_units_ * num_rows_);
   std::vector<Batch> batches;
   for (int64_t micro = 0; micro < num_rows_ / micro_rows_; ++micro) {
     const std::span<const int64_t> mine = std::span(rows).subspan(

@@ -602,8 +602,12 @@ class RunTest(unittest.TestCase):
 
     def test_a_model_that_no_machine_holds(self):
         result = run(*train(self.folder / "run", model__hidden_size=1048576))
-        self.assert_fails(result, 1, "the model needs")
+        self.assert_fails(result, 1, "too little memory", "choose a smaller model")
         self.assertLess(len(result[2].splitlines()), 4)
+
+    def test_rows_that_no_machine_holds(self):
+        result = run(*train(self.folder / "run", train__batch_rows=2**24))
+        self.assert_fails(result, 1, "too little memory", f"{2**24} rows", "fewer would fit: --train.micro_batch_rows=")
 
     def test_a_device_that_is_not_there(self):
         for device in ("cuda:77", "toaster", "meta"):

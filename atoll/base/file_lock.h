@@ -1,11 +1,11 @@
 #pragma once
 // One process at a time changes a file: the coordinator and a command of its operator work in the
-// same folder.
+// same folder, and several islands on one machine.
 #include <filesystem>
 
 #include "atoll/base/descriptor.h"
 
-namespace atl::identity {
+namespace atl {
 
 class FileLock {
  public:
@@ -17,4 +17,4 @@ class FileLock {
   Descriptor file_;  // Closing it lets go.
 };
 
-}  // namespace atl::identity
+}  // namespace atl

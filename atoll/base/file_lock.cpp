@@ -1,11 +1,11 @@
-#include "atoll/identity/file_lock.h"
+#include "atoll/base/file_lock.h"
 
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 
-namespace atl::identity {
+namespace atl {
 
 FileLock::FileLock(const std::filesystem::path& path) {
   std::filesystem::path name = path;
@@ -18,4 +18,4 @@ FileLock::FileLock(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace atl::identity
+}  // namespace atl

@@ -1,0 +1,35 @@
+#pragma once
+// What makes a replica's training fit into its device's memory: rows at a time, activation
+// checkpointing, BF16. Pure.
+#include <cstdint>
+#include <string>
+
+#include "atoll/method/train_options.h"
+#include "atoll/weights/config.h"
+
+namespace atl::plan {
+
+/// A replica that is to train, on a device with that much memory.
+struct TrainingFit {
+  weights::ModelConfig model;
+  method::TrainOptions train;
+  int64_t rows = 1;  // Of its share of a step; train.micro_batch_rows at a time, 0: all.
+  double memory_bytes = 0;
+
+  bool is_on_cpu() const { return train.device == "cpu"; }
+  int64_t rows_at_a_time() const {
+    return train.micro_batch_rows > 0 ? train.micro_batch_rows : rows;
+  }
+};
+
+/// Parameters, gradients and moments; with BF16 the rounded parameters too.
+double state_bytes(const TrainingFit& fit);
+
+/// About what activations of so many rows at a time need beside them.
+double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time);
+
+/// How much is needed and there, and which settings to change, with values that would fit: the end
+/// of a sentence that says what went wrong.
+std::string memory_advice(const TrainingFit& fit);
+
+}  // namespace atl::plan

@@ -1,0 +1,60 @@
+#include "atoll/plan/training_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace atl::plan {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TrainingFit fit_in(double memory_bytes) {
+  return {.model = {.vocab_size = 8192,
+                    .hidden_size = 512,
+                    .intermediate_size = 1408,
+                    .num_layers = 8,
+                    .num_heads = 8,
+                    .num_kv_heads = 8,
+                    .max_positions = 512},
+          .train = {.sequence_length = 512},
+          .rows = 48,
+          .memory_bytes = memory_bytes};
+}
+
+TEST(TrainingMemory, NamesTheMostRowsThatFitAndDivideTheShare) {
+  TrainingFit fit = fit_in(0);
+  // Room for 17 rows: 16 is the largest divisor of 48 below.
+  fit.memory_bytes = (state_bytes(fit) + pass_bytes(fit, 17)) / 0.9 + 1;
+  EXPECT_THAT(memory_advice(fit), HasSubstr("48 rows of 512 tokens at a time need about"));
+  EXPECT_THAT(memory_advice(fit), HasSubstr("fewer would fit: --train.micro_batch_rows=16"));
+  fit.train.micro_batch_rows = 24;
+  EXPECT_THAT(memory_advice(fit), HasSubstr("24 rows of 512"));
+}
+
+TEST(TrainingMemory, WhereNotOneRowFitsItNamesWhatMakesOneFit) {
+  TrainingFit fit = fit_in(0);
+  fit.memory_bytes = (state_bytes(fit) + 0.9 * pass_bytes(fit, 1)) / 0.9;
+  EXPECT_THAT(memory_advice(fit), HasSubstr("this would fit: --train.activation_checkpointing=true "
+                                            "--train.micro_batch_rows="));
+  fit.memory_bytes = state_bytes(fit);
+  EXPECT_THAT(memory_advice(fit), HasSubstr("choose a smaller model"));
+  EXPECT_THAT(memory_advice(fit), Not(HasSubstr("would fit")));
+}
+
+TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {
+  const TrainingFit plain = fit_in(1e9);
+  TrainingFit half = plain;
+  half.train.precision = "bf16";
+  EXPECT_LT(pass_bytes(half, 48), 0.6 * pass_bytes(plain, 48));
+  EXPECT_GT(state_bytes(half), state_bytes(plain));
+  TrainingFit again = plain;
+  again.train.activation_checkpointing = true;
+  EXPECT_LT(pass_bytes(again, 48), 0.5 * pass_bytes(plain, 48));
+  TrainingFit sgd = plain;
+  sgd.train.optimizer = "sgd";
+  EXPECT_EQ(2 * state_bytes(sgd), state_bytes(plain));
+}
+
+}  // namespace
+}  // namespace atl::plan
