@@ -15,7 +15,7 @@ stamp=$stamps/$tier-$(sha256sum scripts/setup.sh | cut -c1-16)-$(printf %s "${AT
 build_packages="build-essential cmake ninja-build ccache lld pkg-config python3 python3-venv
   protobuf-compiler libprotobuf-dev libexpected-dev libfmt-dev
   nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libssl-dev zlib1g-dev libzstd-dev libxxhash-dev libonig-dev
-  libcpp-httplib-dev libyaml-cpp-dev libnlopt-dev libsqlite3-dev"
+  libcpp-httplib-dev libyaml-cpp-dev libnlopt-dev libsqlite3-dev libgloo-dev"
 test_packages="libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 clang-tidy-19
   libclang-rt-19-dev time zstd munge slurm-client slurmctld slurmd nftables iproute2 openssl curl json-schema-test-suite
   chromium"

@@ -22,6 +22,7 @@
 #include "atoll/base/nearest.h"
 #include "atoll/base/number.h"
 #include "atoll/base/process.h"
+#include "atoll/base/process_lost.h"
 #include "atoll/identity/invite.h"
 #include "atoll/tokenizer/tokenizer.h"
 
@@ -75,6 +76,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
                 2);
   } catch (const UsageError& error) {
     return fail(error.what(), 2);
+  } catch (const ProcessLost& error) {
+    return fail(error.what(), kProcessLostStatus);
   } catch (const Interrupted& error) {
     return fail(error.what(), kInterruptedStatus);
   } catch (const std::system_error& error) {

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   for (const TorchCommand& command : kTorchCommands) {
     if (argc > 1 && std::string_view(argv[1]) == command.name) {
       try {
+        if (argv[1] == std::string_view("join")) atl::cli::start_other_processes(argv);
         atl::cli::become_torch_program(argv);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "atoll: %s\n", error.what());
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
     }
     app.add_subcommand(command.name, command.description);
   }
-  atl::cli::add_train_command(app, argv, nullptr);
+  atl::cli::add_train_command(app, argv, {});
   atl::cli::add_coordinate_command(app);
   atl::cli::add_create_command(app);
   atl::cli::add_invite_command(app);

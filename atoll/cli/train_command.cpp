@@ -6,17 +6,21 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/number.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
 #include "atoll/identity/invite.h"
 #include "atoll/method/method.h"
 #include "atoll/net/address.h"
+#include "atoll/run/follower_processes.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
 #include "atoll/run/prepare_data.h"
@@ -34,7 +38,8 @@ struct TrainArguments {
   run::InitialModel init;
   FrozenArguments frozen;
   std::string link_rate;
-  int64_t islands = 0;  // 0: not given.
+  int64_t islands = 0;    // 0: not given.
+  int64_t processes = 0;  // Of an island; 0: not given.
   bool together = false;
   bool json = false;
   bool dump_config = false;
@@ -52,6 +57,7 @@ that PEFT loads.
 Examples:
   atoll train                                   a small model on the Python sources here
   atoll train --islands 2 --link-rate 20mbit    two islands and a coordinator, over the network
+  atoll train --processes-per-island 2          one island of two processes (docs/processes.md)
   atoll train run.toml --run runs/a --data ~/src --train.lr=2e-3
   atoll train --frozen my-model --adapter lora --data texts.jsonl --adapter.rank=8)";
 
@@ -95,12 +101,14 @@ void take_shape(run::RunConfig& config, const std::filesystem::path& init,
   config.model = loaded.model;
 }
 
-void launch_islands(const TrainRequest& request, const std::string& link_rate, bool together) {
+void launch_islands(const TrainRequest& request, const std::string& link_rate, bool together,
+                    int64_t processes) {
   const SystemClock clock;
   run::RunConfig config = request.config;
   if (config.train.threads == 0) {
     config.train.threads =
-        std::max<int64_t>(1, std::thread::hardware_concurrency() / config.swarm.num_replicas());
+        std::max<int64_t>(1, std::thread::hardware_concurrency() /
+                                 (config.swarm.num_replicas() * std::max<int64_t>(1, processes)));
   }
   if (method::period(config.sync) > config.train.steps) {
     fmt::print(stderr,
@@ -114,6 +122,7 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
                                     .config = config,
                                     .link_rate = link_rate,
                                     .init = request.init,
+                                    .processes = std::max<int64_t>(1, processes),
                                     .together = together},
                                    clock);
   if (request.json) {
@@ -162,17 +171,66 @@ run::RunConfig checked_config(const TrainArguments& arguments) {
   return config;
 }
 
-void train(const TrainArguments& arguments, char** argv,
-           const std::function<void(const TrainRequest&)>& train_here) {
+/// Where this process is one of an island's; else nothing, or, if it is to start the others, once
+/// they are there.
+std::optional<AskedOfProcess> asked_of_process(const TrainArguments& arguments) {
+  const auto place = run::process_place(run::process_environment(), arguments.processes);
+  if (!place) return std::nullopt;
+  AskedOfProcess asked{
+      .place = *place, .config_file = arguments.config_file, .overrides = all_overrides(arguments)};
+  const auto config = run::load_config(asked.config_file, asked.overrides);
+  asked.timeout_s = config.train.process_timeout;
+  return asked;
+}
+
+/// Process 0 of an island, or the only one, as `alone`.
+void check_processes(const TrainArguments& arguments, bool alone, bool is_one_of_several) {
+  if (!alone && is_one_of_several) {
+    throw UsageError(
+        "several islands on this machine are started by one process, and this is one of several; "
+        "let each island join by itself (atoll join), or start them with --processes-per-island");
+  }
+  if (alone && arguments.processes > 1 && !is_one_of_several) {
+    throw UsageError("--processes-per-island: start `atoll`, not `atoll-torch`");
+  }
+}
+
+/// 0: none are asked for, or a wrong number.
+int64_t processes_in(char** argv) {
+  constexpr std::string_view kName = "--processes-per-island";
+  for (char** word = argv; *word != nullptr; ++word) {
+    const std::string_view text = *word;
+    if (!text.starts_with(kName)) continue;
+    const std::string_view rest = text.substr(kName.size());
+    const char* const next = word[1] != nullptr ? word[1] : "";
+    const auto number = number_in<int64_t>(rest.empty() ? next : rest.substr(1));
+    return number && *number >= 1 && *number <= run::kMostProcesses ? *number : 0;
+  }
+  return 0;
+}
+
+void train(const TrainArguments& arguments, char** argv, const TrainHere& here) {
   if (arguments.dump_config) {
     run::RunConfig config = run::load_config(arguments.config_file, all_overrides(arguments));
     fmt::print("{}", config.settings().dump(/*with_help=*/true));
     return;
   }
+  const auto asked = asked_of_process(arguments);
+  if (asked && !asked->place.leads()) {
+    if (!here.follow) become_torch_program(argv);
+    return here.follow(*asked);
+  }
   TrainRequest request{
       .init = arguments.init, .config = checked_config(arguments), .json = arguments.json};
   const bool alone = request.config.swarm.num_replicas() == 1;
-  if (alone && !train_here) become_torch_program(argv);
+  if (alone && !here.train) {
+    if (arguments.processes > 1 && !asked) {
+      run::start_followers(sibling_program("atoll"), argv, arguments.processes);
+    }
+    become_torch_program(argv);
+  }
+  check_processes(arguments, alone, asked.has_value());
+  if (asked) here.meet(*asked);
   std::string& servers = request.config.adapter.servers;
   servers = servers_said(servers);
   if (!alone && identity::is_invite_word(servers)) {
@@ -188,9 +246,9 @@ void train(const TrainArguments& arguments, char** argv,
       run::prepare_store(request.config, request.folder, tokenizer, clock).string();
   folder.save(request.config);
   if (alone) {
-    train_here(request);
+    here.train(request);
   } else {
-    launch_islands(request, arguments.link_rate, arguments.together);
+    launch_islands(request, arguments.link_rate, arguments.together, arguments.processes);
   }
 }
 
@@ -229,8 +287,21 @@ void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string
   if (!frozen.servers.empty()) overrides.push_back("adapter.servers=" + frozen.servers);
 }
 
-void add_train_command(CLI::App& app, char** argv,
-                       std::function<void(const TrainRequest&)> train_here) {
+void add_processes_option(CLI::App& command, int64_t& processes) {
+  command
+      .add_option("--processes-per-island", processes,
+                  "processes that one island is, on this machine; 1: whatever torchrun or srun "
+                  "say, this process is an island on its own")
+      ->check(whole_number<int>(1, run::kMostProcesses));
+}
+
+void start_other_processes(char** argv) {
+  const int64_t processes = processes_in(argv);
+  if (processes < 2 || run::process_place(run::process_environment(), 0)) return;
+  run::start_followers(sibling_program("atoll"), argv, processes);
+}
+
+void add_train_command(CLI::App& app, char** argv, TrainHere here) {
   auto* command =
       app.add_subcommand("train", "Train a model: one island, or several over the network");
   auto arguments = std::make_shared<TrainArguments>();
@@ -252,6 +323,7 @@ void add_train_command(CLI::App& app, char** argv,
       ->check(CLI::IsMember({"lora", "prompt"}));
   command->add_option("--islands", arguments->islands, "islands to start on this machine")
       ->check(whole_number<int>(1, 1024));
+  add_processes_option(*command, arguments->processes);
   command->add_option("--link-rate", arguments->link_rate,
                       "hold each island's sending side to this rate, e.g. 20mbit");
   command->add_flag("--together", arguments->together,
@@ -260,9 +332,9 @@ void add_train_command(CLI::App& app, char** argv,
   command->add_flag("--dump-config", arguments->dump_config, "print all settings and end");
   command->allow_extras();
   command->footer(kFooter);
-  command->callback([command, arguments, argv, train_here = std::move(train_here)] {
+  command->callback([command, arguments, argv, here = std::move(here)] {
     arguments->overrides = overrides_from(command->remaining());
-    train(*arguments, argv, train_here);
+    train(*arguments, argv, here);
   });
 }
 

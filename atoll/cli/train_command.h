@@ -7,6 +7,7 @@
 
 #include "atoll/run/config.h"
 #include "atoll/run/initial_model.h"
+#include "atoll/run/process_place.h"
 
 namespace CLI {
 class App;
@@ -20,6 +21,19 @@ struct TrainRequest {
   run::InitialModel init;
   run::RunConfig config;
   bool json = false;
+};
+
+/// --processes-per-island, of `train` and `join`. 0: not given.
+void add_processes_option(CLI::App& command, int64_t& processes);
+/// For `join`, before its command line is read: starts the other processes that it asks for. A
+/// wrong number is told by who reads it.
+void start_other_processes(char** argv);
+/// What is to be as all processes of an island were asked for it.
+struct AskedOfProcess {
+  run::ProcessPlace place;
+  std::string config_file;
+  std::vector<std::string> overrides;
+  double timeout_s = 0;
 };
 
 /// --init and --strict, of `train` and `join`.
@@ -38,9 +52,17 @@ std::string servers_said(const std::string& argument);
 /// What they say, as settings.
 void add_frozen_overrides(const FrozenArguments& frozen, std::vector<std::string>& overrides);
 
-/// Registers `train`. With one island `train_here` runs it (in atoll-torch) or, in `atoll`, becomes
+/// What `atoll-torch` does of `train`; `atoll` has nothing of it.
+struct TrainHere {
+  std::function<void(const TrainRequest&)> train;
+  /// Of an island of several processes, before `train`: meets the others;
+  std::function<void(const AskedOfProcess&)> meet;
+  /// who is not process 0 does what that says, and nothing else.
+  std::function<void(const AskedOfProcess&)> follow;
+};
+
+/// Registers `train`. With one island `here` runs it (in atoll-torch) or, in `atoll`, becomes
 /// atoll-torch; the islands of a larger run are processes.
-void add_train_command(CLI::App& app, char** argv,
-                       std::function<void(const TrainRequest&)> train_here);
+void add_train_command(CLI::App& app, char** argv, TrainHere here);
 
 }  // namespace atl::cli

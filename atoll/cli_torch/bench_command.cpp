@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/base/error.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/random.h"
 #include "atoll/base/settings.h"
@@ -27,7 +28,6 @@
 #include "atoll/model/model.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/learner.h"
-#include "atoll/train/loss.h"
 
 namespace atl::cli {
 namespace {
@@ -50,9 +50,15 @@ program can take turns with it; the last line is the summary.
 Example:
   atoll bench train-step --model.hidden_size=512 --model.num_layers=8 --train.threads=1 --json)";
 
-/// Random ids, and as targets the ids that follow.
-std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, at::Device device) {
+/// Random ids, and as targets the ids that follow, in micro-batches.
+std::vector<train::Batch> random_rows(const BenchArguments& arguments) {
   const int64_t rows = arguments.train.batch_rows;
+  const int64_t micro =
+      arguments.train.micro_batch_rows > 0 ? arguments.train.micro_batch_rows : rows;
+  if (rows % micro != 0) {
+    throw UsageError(fmt::format("train.micro_batch_rows = {} must divide train.batch_rows = {}",
+                                 micro, rows));
+  }
   const int64_t length = arguments.train.sequence_length;
   const auto options = at::TensorOptions().dtype(at::kLong);
   const at::Tensor inputs_BT = at::empty({rows, length}, options);
@@ -66,7 +72,11 @@ std::pair<at::Tensor, at::Tensor> random_rows(const BenchArguments& arguments, a
   for (int64_t i = 0; i < rows * length; ++i) {
     targets[i] = (i + 1) % length == 0 ? data::kIgnoredTarget : inputs[i + 1];
   }
-  return {inputs_BT.to(device), targets_BT.to(device)};
+  std::vector<train::Batch> batches;
+  for (int64_t begin = 0; begin < rows; begin += micro) {
+    batches.push_back({inputs_BT.narrow(0, begin, micro), targets_BT.narrow(0, begin, micro)});
+  }
+  return batches;
 }
 
 class TrainStep {
@@ -74,22 +84,19 @@ class TrainStep {
   explicit TrainStep(const BenchArguments& arguments)
       : options_(arguments.train),
         device_(numbered_device(options_.device, "train.device")),
+        batches_(random_rows(arguments)),
         model_(checked(arguments.model, options_, device_), device_, train::purpose_of(options_)),
-        gradients_P_(model_.parameters().gradients_P()),
+        learner_(model_, {.z_loss = options_.z_loss}),
         optimizer_(train::make_inner_optimizer(options_, train::target_of(model_.parameters()))) {
     model_.set_activation_checkpointing(options_.activation_checkpointing);
     model_.initialise(static_cast<uint64_t>(options_.seed));
-    std::tie(inputs_BT_, targets_BT_) = random_rows(arguments, device_);
   }
 
   /// The seconds that it took.
   double run() {
     const Time begin = clock_.now();
-    model_.parameters().narrow();
-    loss_ =
-        train::accumulate_gradients(model_, inputs_BT_, targets_BT_, {.z_loss = options_.z_loss})
-            .total.item<double>();
-    const double norm = train::gradient_norm(gradients_P_);
+    loss_ = learner_.add_gradients(batches_);
+    const double norm = train::gradient_norm(model_.parameters().gradients_P());
     optimizer_->step({.lr = options_.lr,
                       .weight_decay = method::weight_decay(options_),
                       .gradient_scale = train::clip_factor(norm, options_.grad_clip)});
@@ -102,13 +109,13 @@ class TrainStep {
   nlohmann::ordered_json summary(std::vector<double> step_seconds) const {
     std::ranges::sort(step_seconds);
     const double median = step_seconds.empty() ? 0 : step_seconds[step_seconds.size() / 2];
-    const auto tokens = static_cast<double>(inputs_BT_.numel());
+    const auto tokens = static_cast<double>(options_.batch_rows * options_.sequence_length);
     return {{"tokens_per_s", median > 0 ? tokens / median : 0},
             {"step_ms", median * 1e3},
             {"device", device_.str()},
             {"threads", at::get_num_threads()},
             {"precision", options_.precision},
-            {"parameters", gradients_P_.numel()},
+            {"parameters", model_.parameters().values_P().numel()},
             {"memory_bytes", memory_bytes(device_)},
             {"peak_memory_bytes", peak_memory_bytes(device_)},
             {"loss", loss_}};
@@ -127,11 +134,10 @@ class TrainStep {
   const method::TrainOptions options_;
   const SystemClock clock_;
   at::Device device_;
+  const std::vector<train::Batch> batches_;
   model::Model model_;
-  at::Tensor gradients_P_;
+  train::ModelLearner learner_;
   std::unique_ptr<train::InnerOptimizer> optimizer_;
-  at::Tensor inputs_BT_;
-  at::Tensor targets_BT_;
   double loss_ = 0;
 };
 

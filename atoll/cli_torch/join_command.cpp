@@ -10,6 +10,7 @@
 #include "atoll/base/interrupt.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/train_command.h"
+#include "atoll/cli_torch/island_processes.h"
 #include "atoll/cli_torch/layers_of_servers.h"
 #include "atoll/island/island.h"
 #include "atoll/run/launcher.h"
@@ -29,6 +30,7 @@ struct JoinArguments {
   bool json = false;
   bool messages = false;
   bool together = false;
+  int64_t processes = 0;
 };
 
 constexpr const char* kFooter = R"(
@@ -54,6 +56,21 @@ void print_message(const std::string& line) {
   std::fflush(stdout);  // The launcher reads it live.
 }
 
+/// Who follows has nothing to say to the coordinator.
+bool follows(JoinArguments& arguments, std::unique_ptr<group::Processes>& processes) {
+  const auto place = run::process_place(run::process_environment(), arguments.processes);
+  if (!place) return false;
+  AskedOfProcess asked{.place = *place, .overrides = arguments.options.overrides};
+  asked.timeout_s = run::load_config({}, asked.overrides).train.process_timeout;
+  if (!place->leads()) {
+    follow_here(asked);
+    return true;
+  }
+  processes = meet_others(asked);
+  arguments.options.processes = processes.get();
+  return false;
+}
+
 void join(JoinArguments& arguments) {
   if (!arguments.link_rate.empty()) {
     arguments.options.link_rate_bits_per_s = run::parse_link_rate(arguments.link_rate);
@@ -66,6 +83,8 @@ void join(JoinArguments& arguments) {
   if (!arguments.options.coordinator.empty()) {
     arguments.options.coordinator = invite_said("coordinator", arguments.options.coordinator);
   }
+  std::unique_ptr<group::Processes> processes;
+  if (follows(arguments, processes)) return;
   const SystemClock clock;
   const LayersOfServers layers_of_servers(clock);
   arguments.options.find_servers = layers_of_servers.finder();
@@ -82,6 +101,7 @@ void join(JoinArguments& arguments) {
         if (arguments.messages) print_message(run::progress_message(progress));
       });
   view.reset();
+  processes.reset();
   if (arguments.messages) {
     print_message(run::summary_message(summary));
   } else if (arguments.json) {
@@ -112,6 +132,7 @@ void add_join_command(CLI::App& app) {
                       "sees this machine)");
   command->add_option("--advertise", options.advertise,
                       "HOST:PORT that other islands are told instead, e.g. a forwarded port");
+  add_processes_option(*command, arguments->processes);
   command->add_option("--link-rate", arguments->link_rate,
                       "hold this island's sending side, e.g. 20mbit");
   command->add_flag("--insecure", options.insecure,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 
 #include "atoll/base/clock.h"
@@ -18,6 +19,7 @@
 #include "atoll/cli_torch/eval_command.h"
 #include "atoll/cli_torch/gateway_command.h"
 #include "atoll/cli_torch/generate_command.h"
+#include "atoll/cli_torch/island_processes.h"
 #include "atoll/cli_torch/join_command.h"
 #include "atoll/cli_torch/kv_command.h"
 #include "atoll/cli_torch/layers_of_servers.h"
@@ -29,7 +31,7 @@
 
 namespace {
 
-void train_here(const atl::cli::TrainRequest& request) {
+void train_here(const atl::cli::TrainRequest& request, atl::group::Processes* processes) {
   const atl::SystemClock clock;
   atl::watch_interrupts();
   std::optional<atl::run::LiveView> view;
@@ -37,7 +39,7 @@ void train_here(const atl::cli::TrainRequest& request) {
   const atl::cli::LayersOfServers layers_of_servers(clock);
   const auto summary = atl::island::train_alone(
       request.config, request.folder, request.init, layers_of_servers.finder(), clock,
-      [&](const auto& progress) { view->update(0, atl::run::progress_line(progress)); });
+      [&](const auto& progress) { view->update(0, atl::run::progress_line(progress)); }, processes);
   view.reset();
   if (request.json) {
     fmt::print("{}\n", atl::run::to_json(summary));
@@ -69,7 +71,12 @@ int main(int argc, char** argv) {
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
   app.set_version_flag("--version", atl::cli::build_text());
   app.require_subcommand(1);
-  atl::cli::add_train_command(app, argv, train_here);
+  std::unique_ptr<atl::group::Processes> processes;  // Of this island, if this one leads several.
+  atl::cli::add_train_command(
+      app, argv,
+      {.train = [&](const auto& request) { train_here(request, processes.get()); },
+       .meet = [&](const auto& asked) { processes = atl::cli::meet_others(asked); },
+       .follow = atl::cli::follow_here});
   atl::cli::add_join_command(app);
   atl::cli::add_eval_command(app);
   atl::cli::add_generate_command(app);

@@ -1,6 +1,7 @@
 #include "atoll/island/chosen_codec.h"
 
 #include "atoll/base/error.h"
+#include "atoll/island/following.h"
 #include "atoll/island/link_probe.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/auto_choice.h"
@@ -13,7 +14,8 @@ method::SyncOptions choose_codec(const TrainingParts& parts, collective::Average
   const method::SyncOptions& options = parts.config.sync;
   Materials& materials = parts.materials;
   const int num_members = averager.num_members();
-  const auto learner = make_learner(materials, parts.config.train);
+  const auto leader = make_leader(parts);
+  const auto learner = leader ? leader->learner() : make_learner(materials, parts.config.train);
   train::UnitGradient gradient(*learner, materials.mixture, parts.config.train, num_members);
   const double step_seconds = gradient.time(parts.clock);
   const method::Load load = method::load_of(options, materials.trained().specs(), num_members);

@@ -13,6 +13,7 @@
 #include "atoll/base/event_log.h"
 #include "atoll/base/interrupt.h"
 #include "atoll/collective/averager.h"
+#include "atoll/island/following.h"
 #include "atoll/island/joining.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/membership.h"
@@ -48,12 +49,14 @@ run::Summary without_backtrace(const std::function<run::Summary()>& train) {
   }
 }
 
-/// Who looks into the folder later finds there why training ended.
-run::Summary with_reason_kept(EventLog& events, const std::function<run::Summary()>& train) {
+/// Who looks into the folder later finds there why training ended; the other processes hear it.
+run::Summary with_reason_kept(EventLog& events, group::Processes* processes,
+                              const std::function<run::Summary()>& train) {
   try {
     return without_backtrace(train);
   } catch (const std::exception& error) {
     events.keep(run::IslandFailed{error.what()});
+    if (processes != nullptr) processes->fail(error.what());
     throw;
   }
 }
@@ -71,8 +74,9 @@ run::Summary value_of(Result<run::Summary> result, const std::filesystem::path& 
 run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem::path& folder,
                               const run::InitialModel& init, const FindServers& find_servers,
                               const Clock& clock, const ProgressCallback& on_progress,
-                              const EventSink& events) {
+                              const EventSink& events, group::Processes* processes) {
   run::RunConfig config = given;
+  if (processes != nullptr) take_own_share(config, processes->place());
   const auto checkpoint = newest_checkpoint(folder, init);
   Materials materials = gather(config, folder, init, find_servers, events);
   collective::Alone alone;
@@ -82,6 +86,7 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
                    .materials = materials,
                    .averager = alone,
                    .clock = clock,
+                   .processes = processes,
                    .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
                    .on_progress = on_progress,
                    .events = events});
@@ -107,10 +112,12 @@ run::Summary join_run_here(const JoinOptions& options, const run::RunFolder& fol
 
 run::Summary train_alone(const run::RunConfig& config, const std::filesystem::path& folder,
                          const run::InitialModel& init, const FindServers& find_servers,
-                         const Clock& clock, const ProgressCallback& on_progress) {
+                         const Clock& clock, const ProgressCallback& on_progress,
+                         group::Processes* processes) {
   EventLog events(folder);
-  return with_reason_kept(events, [&] {
-    return train_alone_here(config, folder, init, find_servers, clock, on_progress, events.sink());
+  return with_reason_kept(events, processes, [&] {
+    return train_alone_here(config, folder, init, find_servers, clock, on_progress, events.sink(),
+                            processes);
   });
 }
 
@@ -118,8 +125,9 @@ run::Summary join_run(const JoinOptions& options, const Clock& clock,
                       const ProgressCallback& on_progress) {
   const run::RunFolder folder(options.folder);
   EventLog events(folder.path());
-  return with_reason_kept(
-      events, [&] { return join_run_here(options, folder, clock, on_progress, events.sink()); });
+  return with_reason_kept(events, options.processes, [&] {
+    return join_run_here(options, folder, clock, on_progress, events.sink());
+  });
 }
 
 }  // namespace atl::island

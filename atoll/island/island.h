@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/group/processes.h"
 #include "atoll/island/materials.h"
 #include "atoll/net/transport.h"
 #include "atoll/run/config.h"
@@ -18,11 +19,13 @@ namespace atl::island {
 
 using ProgressCallback = std::function<void(const run::Progress&)>;
 
-/// Trains one replica in this process. `config` is complete (data.path names a store). Resumes when
-/// the directory has checkpoints. Throws InputError.
+/// Trains one replica in this process, or in those that it leads (null: it is alone). `config` is
+/// complete (data.path names a store). Resumes when the directory has checkpoints. Throws
+/// InputError.
 run::Summary train_alone(const run::RunConfig& config, const std::filesystem::path& folder,
                          const run::InitialModel& init, const FindServers& find_servers,
-                         const Clock& clock, const ProgressCallback& on_progress);
+                         const Clock& clock, const ProgressCallback& on_progress,
+                         group::Processes* processes = nullptr);
 
 struct JoinOptions {
   /// HOST:PORT, or HOST:PORT/NAME of one of its runs; or an invite, as identity/invite.h writes it.
@@ -37,6 +40,7 @@ struct JoinOptions {
   std::vector<std::string> overrides;  // Local settings apply; shared ones must be the run's own.
   double link_rate_bits_per_s = 0;     // 0: unlimited.
   bool insecure = false;
+  group::Processes* processes = nullptr;  // Of this island, which this one leads; null: one.
   /// What all frames shall pass through; tests put a peer that misbehaves there.
   std::function<std::unique_ptr<net::Transport>(std::unique_ptr<net::Transport>)> around_transport;
 };

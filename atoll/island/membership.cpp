@@ -15,6 +15,7 @@
 #include "atoll/collective/session.h"
 #include "atoll/island/chosen_codec.h"
 #include "atoll/island/comeback.h"
+#include "atoll/island/following.h"
 #include "atoll/island/holdings.h"
 #include "atoll/island/joining.h"
 #include "atoll/island/link_probe.h"
@@ -99,6 +100,7 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
+    if (options_.processes != nullptr) take_own_share(config_, options_.processes->place());
     run::require_base(config_.adapter);
     const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
@@ -174,6 +176,7 @@ class Membership {
             .averager = averager,
             .clock = clock_,
             .pace = config_.swarm.pace,
+            .processes = options_.processes,
             .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
             .on_progress = on_progress_,
             .events = events_};

@@ -36,10 +36,9 @@ plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device)
 void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device) {
   if (!is_out_of_memory(error)) throw;
   if (config.adapter.is_on()) {
-    throw InputError(
-        fmt::format("{} is out of memory; fewer rows at a time need less: "
-                    "train.micro_batch_rows, of {}",
-                    device.str(), training_fit(config, device).rows));
+    throw InputError(fmt::format("{} is out of memory; fewer rows at a time need less: "
+                                 "train.micro_batch_rows, of {}",
+                                 device.str(), training_fit(config, device).rows));
   }
   throw InputError(fmt::format("{} is out of memory: {}", device.str(),
                                plan::memory_advice(training_fit(config, device))));

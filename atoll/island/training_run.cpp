@@ -10,6 +10,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/island/following.h"
 #include "atoll/island/holdings.h"
 #include "atoll/island/out_of_memory.h"
 #include "atoll/island/round_json.h"
@@ -46,13 +47,15 @@ TrainingRun::TrainingRun(TrainingParts parts)
       patience_(parts_.config.sync, parts_.averager.num_members(), parts_.events),
       stop_(parts_.wishes),
       records_(parts_.folder, parts_.clock, parts_.on_progress, parts_.events),
-      learner_(make_learner(parts_.materials, parts_.config.train)),
+      leader_(make_leader(parts_)),
+      learner_(leader_ ? leader_->learner() : make_learner(parts_.materials, parts_.config.train)),
       gradient_(*learner_, parts_.materials.mixture, parts_.config.train,
                 parts_.averager.num_members()),
       validation_(parts_.materials, *learner_, parts_.config.train, parts_.clock, time_,
                   [this] { checkpoints_.wait_until_copied(); }),
-      optimizer_(train::make_inner_optimizer(parts_.config.train,
-                                             train::target_of(parts_.materials.trained()))),
+      optimizer_(leader_ ? leader_->optimizer()
+                         : train::make_inner_optimizer(
+                               parts_.config.train, train::target_of(parts_.materials.trained()))),
       strategy_(sync::make_strategy(
           parts_.config.sync,
           replica_of(parts_, units_.num_trained(), [this] { checkpoints_.release(); }),
@@ -63,6 +66,7 @@ void TrainingRun::resume(const std::filesystem::path& folder,
                          std::span<const run::LoggedRound> rounds) {
   const RunState state = restore_checkpoint(folder, parts_.config.train.steps, parts_.materials,
                                             *optimizer_, *strategy_);
+  if (leader_) leader_->moments_changed();
   step_ = state.step;
   has_joined_ = state.joined;
   if (rounds.empty() && !state.at_commit) {
@@ -72,6 +76,7 @@ void TrainingRun::resume(const std::filesystem::path& folder,
   } else {
     replay(rounds);
   }
+  if (leader_) leader_->values_changed();
   loss_ = state.train_loss;
   validation_.restore(state.val_loss_start, state.val_loss_island);
 }
@@ -114,6 +119,7 @@ Result<void> TrainingRun::join(
   }
   step_ = std::min(newest, parts_.config.train.steps - 1);
   strategy_->joined(step_, last_round);
+  if (leader_) leader_->values_changed();
   has_joined_ = true;
   is_at_commit_ = true;
   return {};
@@ -201,6 +207,7 @@ Result<void> TrainingRun::catch_up() {
     if (!caught_up) return tl::unexpected(caught_up.error());
     first_step_ += caught_up->left_to_others;
     step_ = caught_up->step;
+    follow_strategy();
     take_rounds();
     has_synced = has_synced || has_synced_;
     rests = caught_up->rests;
@@ -234,6 +241,7 @@ Result<void> TrainingRun::train_step() {
   stop_.listen();
   if (stop_.leaves()) strategy_->leave_soon();
   auto done = strategy_->after_step(step_);
+  follow_strategy();
   is_whole_ = true;
   if (interrupted) throw Interrupted(*interrupted);
   time_.add(run::TimeSpent::On::kTraining, seconds(parts_.clock.now() - begin) - pause);
@@ -261,7 +269,8 @@ Result<void> TrainingRun::update() {
   checkpoints_.step_goes_on();
   if (auto done = strategy_->reduce_gradients(step_ + 1); !done) return done;
   loss_ = loss;
-  grad_norm_ = train::gradient_norm(parts_.materials.trained().gradients_P());
+  grad_norm_ = leader_ ? leader_->gradient_norm()
+                       : train::gradient_norm(parts_.materials.trained().gradients_P());
   if (!patience_.can_use(step_ + 1, loss_, grad_norm_)) strategy_->abstain();
   // The others' mean gradient is taken even where this island's own cannot be used.
   if (std::isfinite(grad_norm_)) {
@@ -272,6 +281,11 @@ Result<void> TrainingRun::update() {
     optimizer_->skip();
   }
   return {};
+}
+
+void TrainingRun::follow_strategy() {
+  if (std::exchange(num_changes_, strategy_->num_changes()) == strategy_->num_changes()) return;
+  if (leader_) leader_->values_changed();
 }
 
 void TrainingRun::take_rounds() {

@@ -15,6 +15,7 @@
 #include "atoll/base/result.h"
 #include "atoll/collective/averager.h"
 #include "atoll/collective/session.h"
+#include "atoll/group/leader.h"
 #include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/validation.h"
@@ -43,6 +44,8 @@ struct TrainingParts {
   int rank = 0;  // Of this replica among averager.num_members().
   const Clock& clock;
   std::string pace = "lockstep";  // swarm.pace.
+  group::Processes* processes =
+      nullptr;  // Of this island, which this one leads; null: it is alone.
   /// The unit of data to train on next (run/unit_source.h). May be empty.
   std::function<Result<int64_t>()> next_unit;
   run::RoundLog* round_log = nullptr;  // Where committed rounds are kept; may be null.
@@ -88,6 +91,8 @@ class TrainingRun {
   Result<void> update();
   Result<void> catch_up();
   void take_rounds();
+  /// The other processes of this island get what the strategy made of the parameters.
+  void follow_strategy();
   /// The published parameters are those of a step that all islands keep.
   bool keeps_now() const;
   /// The step of a coming checkpoint that holds as much as any: live.* too, if one of them does.
@@ -107,6 +112,7 @@ class TrainingRun {
   run::Patience patience_;
   run::StopRule stop_;
   run::Records records_;
+  const std::unique_ptr<group::Leader> leader_;  // Of several processes; null: there is one.
   const std::unique_ptr<train::Learner> learner_;
   train::UnitGradient gradient_;
   Validation validation_;
@@ -114,6 +120,7 @@ class TrainingRun {
   std::unique_ptr<sync::Strategy> strategy_;
   Checkpoints checkpoints_;  // Its thread reads what is above.
 
+  int64_t num_changes_ = 0;    // Of the parameters by the strategy, that others know of.
   int64_t step_ = 0;           // Optimiser steps done.
   int64_t first_step_ = 0;     // From which on this process has trained; see catch_up().
   int64_t began_at_ = 0;       // The step before the first one of this process.

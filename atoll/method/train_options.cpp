@@ -72,10 +72,20 @@ void TrainOptions::visit(SettingList& list) {
   list.add("precision", precision,
            "of activations and products; bf16: parameters, their gradients and moments stay fp32",
            {"fp32", "bf16"});
-  list.local();
+  list.unsaid_if(precision == "fp32");
   list.add("activation_checkpointing", activation_checkpointing,
            "keep what each layer reads alone, and compute the rest again on the way back: a third "
            "more work, a fraction of the memory");
+  list.local();
+  list.add("shard", shard,
+           "an island of several processes: none, each has all of the optimiser's moments; zero1, "
+           "each has those of its part of the parameters and updates that part",
+           {"none", "zero1"});
+  list.local();
+  list.add("process_timeout", process_timeout,
+           "seconds that an island's processes wait for one that has not come, or gives no sign "
+           "of life",
+           {.min = 1, .max = 1e6});
   list.local();
 }
 

@@ -43,6 +43,8 @@ struct TrainOptions {
   std::string device = "cpu";
   std::string precision = "fp32";
   bool activation_checkpointing = false;
+  std::string shard = "none";
+  double process_timeout = 60;
 
   void visit(SettingList& list);
 };

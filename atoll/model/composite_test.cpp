@@ -22,9 +22,7 @@ at::Tensor random(std::vector<int64_t> shape, uint64_t seed) {
 }
 
 std::vector<at::Device> devices() {
-  std::vector<at::Device> found{at::kCPU, stand_in::device()};
-  if (at::hasCUDA()) found.emplace_back(at::kCUDA, 0);
-  return found;
+  return {at::kCPU, stand_in::a_device()};
 }
 
 at::Tensor leaf(const at::Tensor& value, at::TensorOptions options) {

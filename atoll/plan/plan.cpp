@@ -236,8 +236,8 @@ void add_notes(const PlanRequest& request, const Candidates& candidates, const P
                                           [&](size_t i) { return request.islands[i].devices > 1; });
   if (shares) {
     notes.push_back(
-        "an island's devices are taken to share its batch; this Atoll trains an island on one "
-        "device");
+        "an island's devices share its batch, a process for each (--processes-per-island, "
+        "torchrun or srun); with train.shard = \"zero1\" each needs less memory than planned here");
   }
 }
 

@@ -147,9 +147,8 @@ void check_adapter(const RunConfig& config) {
         fmt::format("train.device = '{}': adapters are trained on the CPU", config.train.device));
   }
   if (config.train.precision != "fp32") {
-    throw UsageError(
-        fmt::format("train.precision = '{}': adapters are trained in fp32; leave it out",
-                    config.train.precision));
+    throw UsageError(fmt::format("train.precision = '{}': adapters are trained in fp32; leave it out",
+                                 config.train.precision));
   }
   if (config.train.activation_checkpointing) {
     throw UsageError(
@@ -214,6 +213,12 @@ void check(const RunConfig& config) {
         "swarm.outlier_factor = {}: norms differ by as much from round to round; give 2 or more, "
         "or 0 to leave nobody out",
         config.swarm.outlier_factor));
+  }
+  if (train.shard != "none" && train.optimizer == "muon") {
+    throw UsageError(fmt::format(
+        "train.shard = '{}' cuts matrices apart, and train.optimizer = 'muon' needs them whole; "
+        "leave one of them out",
+        train.shard));
   }
   if (config.swarm.is_elastic()) require_elastic(config.sync, train.steps);
   check_adapter(config);

@@ -109,9 +109,10 @@ std::string IslandProcessLost::sentence() const {
 }
 
 std::string IslandProcessKilled::sentence() const {
-  return format(
-      "{}: killed by signal {} after step {}; the others {}, and it is started again in {} s",
-      island, signal, step, others_go_on ? "go on" : "wait for it", pause_s);
+  const std::string how = signal > 0 ? format("killed by signal {}", signal)
+                                     : std::string("one of its processes was lost");
+  return format("{}: {} after step {}; the others {}, and it is started again in {} s", island, how,
+                step, others_go_on ? "go on" : "wait for it", pause_s);
 }
 
 std::string IslandProcessBack::sentence() const {

@@ -240,8 +240,8 @@ struct IslandProcessLost {
 struct IslandProcessKilled {
   static constexpr const char* kKind = "island_process_killed";
   std::string island;
-  int64_t signal = 0;
-  int64_t step = 0;  // The island's last one.
+  int64_t signal = 0;  // 0: one of the island's processes was lost, and so it ended.
+  int64_t step = 0;    // The island's last one.
   bool others_go_on = false;
   int64_t pause_s = 0;  // Before it is started again.
   void visit(auto&& field) const {

@@ -1,6 +1,7 @@
 #include "atoll/run/launcher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "atoll/base/event_log.h"
 #include "atoll/base/fields_json.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/process_lost.h"
 #include "atoll/run/child_process.h"
 #include "atoll/run/events.h"
 #include "atoll/run/island_history.h"
@@ -124,6 +126,7 @@ class Launch {
     std::vector<std::string> command = {
         options_.program.string(), "join",   address_,    "--run",
         folder.string(),           "--name", island.name, "--messages"};
+    for (std::string& word : processes_option()) command.push_back(std::move(word));
     if (options_.together) command.emplace_back("--together");
     for (const std::string& word : own_settings()) command.push_back(word);
     if (!options_.link_rate.empty()) {
@@ -136,6 +139,11 @@ class Launch {
       if (init.is_strict) command.emplace_back("--strict");
     }
     island.process = std::make_unique<ChildProcess>(command, folder / "log.txt", log);
+  }
+
+  /// Said of one process too: what is in the environment is about this launcher.
+  std::vector<std::string> processes_option() const {
+    return {"--processes-per-island", fmt::format("{}", options_.processes)};
   }
 
   /// What this machine's islands are told beside the run's settings.
@@ -188,6 +196,11 @@ class Launch {
     });
   }
 
+  /// Nothing is wrong with the island itself.
+  static bool was_killed(ChildProcess& process) {
+    return process.was_killed() || process.poll_exit() == kProcessLostStatus;
+  }
+
   static bool failed(ChildProcess& process) {
     const auto status = process.poll_exit();
     return status && *status != 0;
@@ -201,7 +214,7 @@ class Launch {
       if (island.is_lost || island.starts_again || !failed(*island.process)) continue;
       if (options_.together) report_failure();
       read_island(index_of(island));  // Its last words would be taken for the next process's.
-      if (island.process->was_killed()) island.history.lost(clock_.now());
+      if (was_killed(*island.process)) island.history.lost(clock_.now());
       if (comes_back(island)) {
         let_rest(island);
       } else {
@@ -232,7 +245,7 @@ class Launch {
     const auto is_over = [](const Island& other) {
       return other.summary.has_value() && !other.summary->stopped;
     };
-    return island.process->was_killed() && island.history.may_return() && num_training() > 0 &&
+    return was_killed(*island.process) && island.history.may_return() && num_training() > 0 &&
            !failed_at_ && !forwarded_ && std::ranges::none_of(islands_, is_over);
   }
 
@@ -240,7 +253,7 @@ class Launch {
     island.starts_again = clock_.now() + kPause;
     const bool others_go_on = num_training() >= options_.config.swarm.min_replicas;
     events_.add(IslandProcessKilled{.island = island.name,
-                                    .signal = *island.process->poll_exit() - 128,
+                                    .signal = std::max(0, *island.process->poll_exit() - 128),
                                     .step = island.history.step(),
                                     .others_go_on = others_go_on,
                                     .pause_s = kPause.count()});
@@ -296,6 +309,9 @@ class Launch {
         fmt::format("atoll join {} --run {} --name {}", address_,
                     shell_quoted((options_.folder / island.name).string()), island.name);
     for (const std::string& word : own_settings()) command += " " + shell_quoted(word);
+    if (options_.processes > 1) {
+      command += fmt::format(" {}", fmt::join(processes_option(), " "));
+    }
     if (!options_.link_rate.empty()) command += " --link-rate " + options_.link_rate;
     return command;
   }

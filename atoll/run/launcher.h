@@ -19,6 +19,7 @@ struct LaunchOptions {
   RunConfig config;               // swarm.replicas says how many islands; data.path is a store.
   std::string link_rate;          // Of each island's sending side, e.g. "20mbit"; empty: unlimited.
   InitialModel init;
+  int64_t processes = 1;  // Of each island.
   bool together = false;  // A lost island ends the run as a failure; else the others go on.
 };
 

@@ -21,8 +21,8 @@ TEST(OuterStateTest, AStepOnADeviceMakesTheSameBits) {
         .rule = rule, .lr = 0.7F, .momentum = 0.9F, .beta2 = 0.97F};
     OuterState host(optimizer, kSize);
     OuterState next_host(optimizer, kSize);
-    OuterState device(optimizer, kSize, model::stand_in::device());
-    OuterState next_device(optimizer, kSize, model::stand_in::device());
+    OuterState device(optimizer, kSize, model::stand_in::a_device());
+    OuterState next_device(optimizer, kSize, model::stand_in::a_device());
     host.theta_P.copy_(values(0.3));
     device.theta_P.copy_(host.theta_P);
     EXPECT_EQ(device.digest(), host.digest());

@@ -46,6 +46,7 @@ Result<void> Strategy::perform_due(int64_t /*step*/) {
 }
 
 Result<void> Strategy::perform(const rounds::Task& task) {
+  ++num_changes_;
   return std::visit([this](const auto& kind) { return perform(kind); }, task);
 }
 

@@ -129,6 +129,8 @@ class Strategy {
   void leave_soon() { rounds_.leave_soon(); }
   bool may_leave(int64_t step) const { return rounds_.may_leave(step, lands(step)); }
   const SyncStats& stats() const { return stats_; }
+  /// How often after_step() and catch_up() may have changed the live parameters.
+  int64_t num_changes() const { return num_changes_; }
   /// Someone asked the whole run to end here (Ctrl-C), and all agreed.
   bool stop_requested() const { return rounds_.standing().stops(); }
   /// The rounds committed since the last call.
@@ -237,6 +239,7 @@ class Strategy {
   std::map<int64_t, Sent> sent_;  // By round.
   std::map<int32_t, std::vector<method::LayerSlice>> slices_;  // By fragment.
   SyncStats stats_;
+  int64_t num_changes_ = 0;
   int64_t step_ = 0;
   std::vector<RoundRecord> records_;
   double unbooked_stall_ = 0;  // Of rounds that are still on their way.

@@ -5,7 +5,9 @@
 // pointer into the device's memory, which ends the process. What it cannot find: other roundings,
 // missing waits for a stream, operations that CUDA lacks.
 //
-// Include it in one file of a test; its device is there before main().
+// Include it in one file of a test; its device is there before main(). LibTorch's autograd knows
+// one kind of device in a process, so where there is a GPU tests take that (a_device()).
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -158,10 +160,14 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 inline const bool kIsRegistered = [] {
+  if (at::hasCUDA()) return false;
   c10::register_privateuse1_backend("stand_in");
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   return true;
 }();
+
+/// The GPU, or what stands in for it.
+inline at::Device a_device() { return kIsRegistered ? device() : at::Device(at::kCUDA, 0); }
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 

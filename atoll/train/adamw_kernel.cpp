@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "atoll/base/clones.h"
-#include "atoll/codec/float_bits.h"
 
 namespace atl::train {
 namespace {
@@ -47,21 +46,15 @@ Factors factors_of(const AdamWUpdate& update) {
           .step = static_cast<float>(update.lr / (1 - std::pow(update.beta1, number)))};
 }
 
-ATOLL_INLINE uint16_t bfloat16_bits(float value) {
-  const uint32_t rounded = codec::round_to_bf16(codec::bits_of(value));
-  return static_cast<uint16_t>(value == value ? rounded : 0x7FC0);  // NaN must not become infinity.
-}
-
 /// Elements [begin, end). Which of the two products in a square is fused with their sum is
 /// LibTorch's choice in its vectors, its compiler's behind them.
-template <bool kIsTail, bool kIsNarrowed>
+template <bool kIsTail>
 ATOLL_INLINE void update_elements(const AdamWSpan& span, const Factors& factors, int64_t begin,
                                   int64_t end) {
   float* const values = span.values;
   float* const gradients = span.gradients;
   float* const means = span.means;
   float* const squares = span.squares;
-  c10::BFloat16* const narrow = span.narrow;
   const Factors f = factors;
 #pragma omp simd
   for (int64_t i = begin; i < end; ++i) {
@@ -72,30 +65,18 @@ ATOLL_INLINE void update_elements(const AdamWSpan& span, const Factors& factors,
     const float square = kIsTail ? std::fma(squares[i], f.square, part * gradient)
                                  : std::fma(part, gradient, squares[i] * f.square);
     const float root = std::sqrt(square) / f.root_of_correction + f.eps;
-    const float value = values[i] * f.value - f.step * mean / root;
     gradients[i] = 0;
     means[i] = mean;
     squares[i] = square;
-    values[i] = value;
-    if constexpr (kIsNarrowed) narrow[i].x = bfloat16_bits(value);
+    values[i] = values[i] * f.value - f.step * mean / root;
   }
-}
-
-template <bool kIsNarrowed>
-ATOLL_INLINE void update_vectors_and_tail(const AdamWSpan& span, const Factors& factors,
-                                          int64_t begin, int64_t end) {
-  const int64_t tail = end - (end - begin) % kLanes;
-  update_elements<false, kIsNarrowed>(span, factors, begin, tail);
-  update_elements<true, kIsNarrowed>(span, factors, tail, end);
 }
 
 ATOLL_CLONES void update_range(const AdamWSpan& span, const Factors& factors, int64_t begin,
                                int64_t end) {
-  if (span.narrow == nullptr) {
-    update_vectors_and_tail<false>(span, factors, begin, end);
-  } else {
-    update_vectors_and_tail<true>(span, factors, begin, end);
-  }
+  const int64_t tail = end - (end - begin) % kLanes;
+  update_elements<false>(span, factors, begin, tail);
+  update_elements<true>(span, factors, tail, end);
 }
 
 }  // namespace

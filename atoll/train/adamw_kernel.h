@@ -7,8 +7,6 @@
 // at::_fused_adamw_ as it is built for AVX2, which it also takes on AVX-512), so that digests of
 // runs hold: adamw_kernel_test.cpp compares them. Here they are the same on all processors, and for
 // any number of threads.
-#include <c10/util/BFloat16.h>
-
 #include <cstdint>
 
 namespace atl::train {
@@ -22,8 +20,6 @@ struct AdamWSpan {
   float* gradients = nullptr;
   float* means = nullptr;    // Of the gradient, running.
   float* squares = nullptr;  // Of its square.
-  /// Gets the values, rounded to nearest, ties to even; null: nobody wants them.
-  c10::BFloat16* narrow = nullptr;
 };
 
 /// Update `number` (from 1: the bias correction depends on it) of gradients times

@@ -154,45 +154,5 @@ TEST_F(AdamWKernelTest, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(found[2].equal(found[0]));
 }
 
-TEST_F(AdamWKernelTest, WritesTheNewValuesRoundedToNearestEven) {
-  // Around the middle between two numbers of BF16, for even and odd ones of all exponents.
-  const at::Tensor tops = at::arange(0, 0x7F80, 0x3F, at::kInt).unsqueeze(1);
-  const at::Tensor rests = at::arange(0x7F80, 0x8081, 1, at::kInt);
-  at::Tensor bits = tops.mul(0x10000).add(rests).flatten();
-  bits = bits.masked_select(bits.lt(0x7F80'0000));
-  at::Tensor values = bits.view(at::kFloat);
-  values = at::cat({values, values.neg(), at::full({3}, std::numeric_limits<float>::infinity()),
-                    at::full({2}, std::numeric_limits<float>::quiet_NaN())});
-  const Buffers buffers{.values = values.clone()};
-  const at::Tensor narrow = at::empty({values.numel()}, at::kBFloat16);
-  AdamWSpan span = span_of(buffers);
-  span.narrow = narrow.mutable_data_ptr<at::BFloat16>();
-  AdamWUpdate update = kUpdate;
-  update.lr = 0;
-  adamw(span, update);
-  ASSERT_TRUE(buffers.values.eq(values).logical_or(values.isnan()).all().item<bool>());
-  const at::Tensor wanted = values.to(at::kBFloat16);
-  EXPECT_TRUE(narrow.isnan().equal(values.isnan()));
-  EXPECT_EQ(narrow.ne(wanted).logical_and(values.isnan().logical_not()).sum().item<int64_t>(), 0);
-}
-
-TEST_F(AdamWKernelTest, UpdatesWhetherOrNotItRounds) {
-  at::manual_seed(4);
-  const Buffers plain{.values = at::randn({40'005})};
-  const Buffers rounded{.values = plain.values.clone()};
-  plain.gradients.copy_(some_gradients(plain.values.numel()));
-  rounded.gradients.copy_(plain.gradients);
-  const at::Tensor narrow = at::empty({plain.values.numel()}, at::kBFloat16);
-  AdamWSpan span = span_of(rounded);
-  span.narrow = narrow.mutable_data_ptr<at::BFloat16>();
-  adamw(span_of(plain), kUpdate);
-  adamw(span, kUpdate);
-  EXPECT_TRUE(rounded.values.equal(plain.values));
-  EXPECT_TRUE(rounded.means.equal(plain.means));
-  EXPECT_TRUE(rounded.squares.equal(plain.squares));
-  EXPECT_EQ(rounded.gradients.count_nonzero().item<int64_t>(), 0);
-  EXPECT_TRUE(narrow.equal(plain.values.to(at::kBFloat16)));
-}
-
 }  // namespace
 }  // namespace atl::train

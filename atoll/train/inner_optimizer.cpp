@@ -54,8 +54,7 @@ class AdamWSpans {
         values_(views(target.values_P, spans)),
         gradients_(views(target.gradients_P, spans)),
         means_(views(mean_P, spans)),
-        squares_(views(square_P, spans)),
-        narrow_(views(target.narrow_P, spans)) {}
+        squares_(views(square_P, spans)) {}
 
   /// Update number `count`, from 1: the bias correction depends on it. Gradients are zero
   /// afterwards.
@@ -71,14 +70,11 @@ class AdamWSpans {
  private:
   void update_in_one_pass(int64_t count, const StepOptions& options) {
     for (size_t i = 0; i < values_.size(); ++i) {
-      at::BFloat16* narrow =
-          narrow_.empty() ? nullptr : narrow_[i].mutable_data_ptr<at::BFloat16>();
       adamw({.count = values_[i].numel(),
              .values = values_[i].mutable_data_ptr<float>(),
              .gradients = gradients_[i].mutable_data_ptr<float>(),
              .means = means_[i].mutable_data_ptr<float>(),
-             .squares = squares_[i].mutable_data_ptr<float>(),
-             .narrow = narrow},
+             .squares = squares_[i].mutable_data_ptr<float>()},
             {.number = count,
              .gradient_scale = options.gradient_scale,
              .lr = options.lr,
@@ -97,7 +93,6 @@ class AdamWSpans {
     at::_fused_adamw_(values_, gradients_, means_, squares_, {}, counts, options.lr, beta1_, beta2_,
                       options.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false);
     for (const at::Tensor& gradients : gradients_) gradients.zero_();
-    for (size_t i = 0; i < narrow_.size(); ++i) narrow_[i].copy_(values_[i]);
   }
 
   double beta1_;
@@ -107,7 +102,6 @@ class AdamWSpans {
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> means_;
   std::vector<at::Tensor> squares_;
-  std::vector<at::Tensor> narrow_;
 };
 
 /// What decay is applied to, and the rest.
@@ -175,12 +169,10 @@ class Muon final : public InnerOptimizer {
       const auto view = [&](const at::Tensor& x_P) {
         return x_P.slice(0, place.begin, place.end()).view({place.num_outputs, place.num_inputs});
       };
-      matrices_.push_back(
-          {.value_OI = view(target.values_P),
-           .gradient_OI = view(target.gradients_P),
-           .mean_OI = view(mean_P_),
-           .narrow_OI = target.narrow_P.defined() ? view(target.narrow_P) : at::Tensor(),
-           .scale = muon_scale(place.num_outputs, place.num_inputs)});
+      matrices_.push_back({.value_OI = view(target.values_P),
+                           .gradient_OI = view(target.gradients_P),
+                           .mean_OI = view(mean_P_),
+                           .scale = muon_scale(place.num_outputs, place.num_inputs)});
     }
   }
 
@@ -193,7 +185,6 @@ class Muon final : public InnerOptimizer {
       matrix.value_OI.mul_(1 - options.lr * options.weight_decay);
       matrix.value_OI.sub_(direction_OI, options.lr * lr_ratio_ * matrix.scale);
       matrix.gradient_OI.zero_();
-      if (matrix.narrow_OI.defined()) matrix.narrow_OI.copy_(matrix.value_OI);
     }
     others_.update(num_updates(), options);
   }
@@ -206,7 +197,6 @@ class Muon final : public InnerOptimizer {
     at::Tensor value_OI;
     at::Tensor gradient_OI;
     at::Tensor mean_OI;
-    at::Tensor narrow_OI;
     double scale = 0;
   };
   double momentum_;
@@ -230,7 +220,6 @@ class Sgd final : public InnerOptimizer {
     scale(target().gradients_P, options.gradient_scale);
     target().values_P.sub_(target().gradients_P, options.lr);
     target().gradients_P.zero_();
-    if (target().narrow_P.defined()) target().narrow_P.copy_(target().values_P);
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
 
@@ -243,7 +232,6 @@ class Sgd final : public InnerOptimizer {
 OptimizerTarget target_of(const model::Parameters& parameters) {
   OptimizerTarget target{.values_P = parameters.values_P(),
                          .gradients_P = parameters.gradients_P(),
-                         .narrow_P = {},
                          .decayed = {},
                          .hidden = {}};
   for (const weights::ParameterSpec& spec : parameters.specs()) {

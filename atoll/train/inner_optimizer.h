@@ -27,9 +27,6 @@ struct MatrixPlace {
 struct OptimizerTarget {
   at::Tensor values_P;
   at::Tensor gradients_P;
-  /// The values in BF16, which each step writes anew: who changes values_P otherwise writes them
-  /// too. Undefined where nobody wants them.
-  at::Tensor narrow_P;
   /// Spans [begin, end) of P that weight decay applies to (matrices); the rest is left alone.
   std::vector<std::pair<int64_t, int64_t>> decayed;
   /// Matrices inside the layers, ascending, each alone: query, key and value lie side by side but
@@ -69,7 +66,7 @@ class InnerOptimizer {
   const OptimizerTarget& target() const { return target_; }
 
  private:
-  /// Number num_updates(). Leaves the gradients zero, and writes narrow_P.
+  /// Number num_updates(). Leaves the gradients zero.
   virtual void update(const StepOptions& options) = 0;
 
   OptimizerTarget target_;

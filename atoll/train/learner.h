@@ -31,6 +31,8 @@ class Learner {
   virtual ~Learner() = default;
   /// They train.
   virtual const model::Parameters& parameters() const = 0;
+  /// The next batches are those of that unit of data.
+  virtual void begin_unit(int64_t /*unit*/) {}
   /// Adds the gradient of the mean loss over these, which have as many targets each; their mean
   /// cross entropy. Throws InputError where the layers are not to be had.
   virtual double add_gradients(std::span<const Batch> batches) = 0;

@@ -25,6 +25,7 @@ UnitGradient::UnitGradient(Learner& learner, const data::Mixture& mixture,
 }
 
 double UnitGradient::add(int64_t unit) {
+  learner_.begin_unit(unit);
   const std::vector<int64_t> rows = rows_.rows(unit / num_units_);
   // Most likely those of the next step come next; another unit's are read like any others.
   const auto begin = static_cast<size_t>(unit % num_units_ * num_rows_);

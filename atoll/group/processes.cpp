@@ -1,0 +1,390 @@
+#include "atoll/group/processes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/process_lost.h"
+#include "atoll/group/backend.h"
+#include "atoll/group/meeting.h"
+#include "atoll/group/watch.h"
+
+namespace atl::group {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using Work = c10::intrusive_ptr<c10d::Work>;
+
+/// Of what is summed or sent at a time: several are under way at once.
+constexpr int64_t kBucketBytes = 25 << 20;
+constexpr Duration kSlice = milliseconds(500);
+constexpr Duration kLookAgain = microseconds(100);
+/// For the others to hear that the work is done.
+constexpr Duration kGoodbye = milliseconds(5000);
+constexpr const char* kDone = "!";  // Else a command begins with '.'.
+
+std::string command_key(int64_t number) { return fmt::format("command/{}", number); }
+
+std::string first_line(const std::exception& error) {
+  const auto* const torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+/// Meets the others at the store: their backend can be made only once all are there.
+void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration patience,
+                  const Clock& clock) {
+  const Time begin = clock.now();
+  std::vector<int64_t> missing;
+  while (true) {
+    missing.clear();
+    for (int64_t rank = 0; rank < place.size; ++rank) {
+      if (!Watch::is_announced(store, rank)) missing.push_back(rank);
+    }
+    if (missing.empty()) return;
+    if (clock.now() - begin >= patience) break;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  throw InputError(fmt::format(
+      "of the {} processes of this island {} {} not come within {:.0f} s (train.process_timeout); "
+      "all are to be started with the same command",
+      place.size, fmt::join(missing, ", "), missing.size() == 1 ? "has" : "have",
+      seconds(patience)));
+}
+
+}  // namespace
+
+class Processes::Shell {
+ public:
+  Shell(const ProcessesOptions& options, const Clock& clock)
+      : place_(options.place), clock_(clock), store_(open_store(place_, options.timeout)) {
+    try {
+      Watch::announce(*store_, place_.rank);
+      wait_for_all(*store_, place_, options.timeout, clock_);
+      backend_ = make_backend(c10::make_intrusive<c10d::PrefixStore>("backend", store_), place_,
+                              options.timeout);
+    } catch (const c10::Error& error) {
+      throw InputError(fmt::format("process {} of {} lost the others while they met at {}:{}: {}",
+                                   place_.rank, place_.size, place_.address, place_.port,
+                                   first_line(error)));
+    }
+    watch_.emplace(connect_again(place_, options.timeout), place_, options.timeout, clock_);
+  }
+
+  ~Shell() {
+    if (!is_over_) {
+      say_goodbye();
+    } else if (watch_ && place_.leads()) {
+      watch_->let_others_hear();
+    }
+    watch_.reset();
+    // It would wait for what is under way; with a process that hangs that does not end.
+    if (has_lost_) backend_.release();
+  }
+
+  const run::ProcessPlace& place() const { return place_; }
+
+  void tell(const std::string& text) {
+    ATOLL_CHECK(place_.leads());
+    guarded([&] {
+      // A command is old when all have heard a later one.
+      for (; num_forgotten_ + 1 < num_heard_by_all_; ++num_forgotten_) {
+        store_->deleteKey(command_key(num_forgotten_ + 1));
+      }
+      write(*store_, command_key(++num_commands_), "." + text);
+    });
+  }
+
+  std::optional<std::string> hear() {
+    ATOLL_CHECK(!place_.leads());
+    std::optional<std::string> text;
+    guarded([&] {
+      ++num_commands_;
+      while (!text) {
+        text = read(*store_, command_key(num_commands_), kSlice);
+        if (!text) require_all();
+      }
+    });
+    if (*text != kDone) return text->substr(1);
+    say_goodbye();
+    is_over_ = true;
+    return std::nullopt;
+  }
+
+  void ready() {
+    guarded([&] { store_->add(fmt::format("ready/{}", num_commands_), 1); });
+  }
+
+  void wait_until_ready() {
+    guarded([&] {
+      const std::string key = fmt::format("ready/{}", num_commands_);
+      while (store_->add(key, 0) < place_.size - 1) {
+        require_all();
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      store_->deleteKey(key);
+    });
+    all_have_heard();
+  }
+
+  void fail(const std::string& reason) {
+    if (std::exchange(is_over_, true)) return;
+    watch_->leave(reason);
+  }
+
+  /// What `begin` starts is waited for.
+  void collective(const std::function<void(std::vector<Work>&)>& begin) {
+    guarded([&] {
+      std::vector<Work> works;
+      begin(works);
+      for (const Work& work : works) wait(work);
+    });
+  }
+
+  /// Process 0 has something of all others that they sent after the last command. A broadcast is no
+  /// sign of that: it may be on its way still.
+  void all_have_heard() { num_heard_by_all_ = num_commands_; }
+
+  c10d::Backend& backend() { return *backend_; }
+  /// Values at a time of what each process has its own part of.
+  static int64_t bucket_of(const at::Tensor& part) { return kBucketBytes / part.element_size(); }
+
+ private:
+  [[noreturn]] static void end_by(const Verdict& verdict) {
+    if (verdict.is_lost) throw ProcessLost(verdict.text);
+    throw InputError(verdict.text);
+  }
+
+  void require_all() {
+    if (const auto verdict = watch_->verdict()) {
+      has_lost_ = true;
+      end_by(*verdict);
+    }
+  }
+
+  void wait(const Work& work) {
+    Time next_look = clock_.now() + kSlice;
+    while (!work->isCompleted()) {
+      std::this_thread::sleep_for(kLookAgain);
+      if (clock_.now() < next_look) continue;
+      require_all();
+      next_look = clock_.now() + kSlice;
+    }
+    work->wait();  // Throws what went wrong.
+  }
+
+  /// Errors of the store and the backend become a sentence that says who was lost.
+  void guarded(const std::function<void()>& act) {
+    try {
+      act();
+      return;
+    } catch (const InputError&) {
+      is_over_ = true;
+      throw;
+    } catch (const std::exception& error) {
+      has_lost_ = true;
+      is_over_ = true;
+      end_by(watch_->explain(first_line(error)));
+    }
+  }
+
+  void say_goodbye() {
+    try {
+      if (!place_.leads()) {
+        watch_.reset();  // Before the store goes.
+        store_->add("goodbye", 1);
+        return;
+      }
+      write(*store_, command_key(++num_commands_), kDone);
+      const Time begin = clock_.now();
+      while (store_->add("goodbye", 0) < place_.size - 1 && clock_.now() - begin < kGoodbye &&
+             !watch_->verdict()) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+    } catch (const std::exception&) {  // NOLINT: whom it concerns is gone.
+    }
+  }
+
+  const run::ProcessPlace place_;
+  const Clock& clock_;
+  Store store_;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  std::optional<Watch> watch_;
+  int64_t num_commands_ = 0;
+  int64_t num_heard_by_all_ = 0;
+  int64_t num_forgotten_ = 0;
+  bool is_over_ = false;
+  bool has_lost_ = false;
+};
+
+namespace {
+
+/// On the CPU, as backends want it; what came is put back. The same memory where it is there.
+class OnHost {
+ public:
+  explicit OnHost(const at::Tensor& values)
+      : values_(values), host_(values.is_cpu() ? values : values.cpu()) {
+    ATOLL_CHECK(values.is_contiguous());
+  }
+  /// Of all, or of [begin, end); one behind the other.
+  std::vector<at::Tensor> buckets() const { return buckets(0, host_.numel()); }
+  std::vector<at::Tensor> buckets(int64_t begin, int64_t end) const {
+    const int64_t most = kBucketBytes / host_.element_size();
+    std::vector<at::Tensor> buckets;
+    for (; begin < end; begin += most) {
+      buckets.push_back(host_.slice(0, begin, std::min(begin + most, end)));
+    }
+    return buckets;
+  }
+  void put_back() const {
+    if (!host_.is_same(values_)) values_.copy_(host_);
+  }
+
+ private:
+  const at::Tensor values_;
+  const at::Tensor host_;
+};
+
+Work broadcast_from(c10d::Backend& backend, const at::Tensor& values, int64_t rank) {
+  std::vector<at::Tensor> one{values};
+  c10d::BroadcastOptions options;
+  options.rootRank = rank;
+  return backend.broadcast(one, options);
+}
+
+}  // namespace
+
+Processes::Processes(const ProcessesOptions& options, const Clock& clock)
+    : shell_(std::make_unique<Shell>(options, clock)) {}
+
+Processes::~Processes() = default;
+
+const run::ProcessPlace& Processes::place() const { return shell_->place(); }
+void Processes::tell(const std::string& text) { shell_->tell(text); }
+std::optional<std::string> Processes::hear() { return shell_->hear(); }
+void Processes::ready() { shell_->ready(); }
+void Processes::wait_until_ready() { shell_->wait_until_ready(); }
+void Processes::fail(const std::string& reason) { shell_->fail(reason); }
+
+std::pair<int64_t, int64_t> Processes::part(int64_t size, int64_t rank) const {
+  constexpr int64_t kCacheLine = 16;  // Of FP32 values.
+  const int64_t each = (size + this->size() * kCacheLine - 1) / (this->size() * kCacheLine);
+  const int64_t begin = std::min(size, rank * each * kCacheLine);
+  return {begin, std::min(size, begin + each * kCacheLine)};
+}
+
+void Processes::sum(const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  const OnHost host(values);
+  shell_->collective([&](std::vector<Work>& works) {
+    for (const at::Tensor& bucket : host.buckets()) {
+      std::vector<at::Tensor> one{bucket};
+      works.push_back(shell_->backend().allreduce(one));
+    }
+  });
+  shell_->all_have_heard();
+  host.put_back();
+}
+
+void Processes::sum_to_owners(const at::Tensor& values_P) {
+  const at::NoGradGuard no_grad;
+  const OnHost host(values_P);
+  shell_->collective([&](std::vector<Work>& works) {
+    for (int64_t rank = 0; rank < size(); ++rank) {
+      const auto [begin, end] = part(values_P.numel(), rank);
+      for (const at::Tensor& bucket : host.buckets(begin, end)) {
+        std::vector<at::Tensor> one{bucket};
+        c10d::ReduceOptions options;
+        options.rootRank = rank;
+        works.push_back(shell_->backend().reduce(one, options));
+      }
+    }
+  });
+  host.put_back();
+}
+
+void Processes::share_parts(const at::Tensor& values_P) {
+  const at::NoGradGuard no_grad;
+  const OnHost host(values_P);
+  shell_->collective([&](std::vector<Work>& works) {
+    for (int64_t rank = 0; rank < size(); ++rank) {
+      const auto [begin, end] = part(values_P.numel(), rank);
+      for (const at::Tensor& bucket : host.buckets(begin, end)) {
+        works.push_back(broadcast_from(shell_->backend(), bucket, rank));
+      }
+    }
+  });
+  host.put_back();
+}
+
+void Processes::broadcast(const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  const OnHost host(values);
+  shell_->collective([&](std::vector<Work>& works) {
+    for (const at::Tensor& bucket : host.buckets()) {
+      works.push_back(broadcast_from(shell_->backend(), bucket, 0));
+    }
+  });
+  host.put_back();
+}
+
+void Processes::gather_parts(const at::Tensor& part, const at::Tensor& values_P) {
+  move_parts(part, values_P, /*to_leader=*/true);
+}
+
+void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part) {
+  move_parts(part, values_P, /*to_leader=*/false);
+}
+
+/// A bucket of each part at a time, all of one length, as backends want it.
+void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, bool to_leader) {
+  const at::NoGradGuard no_grad;
+  const bool leads = place().leads();
+  const at::Tensor sizes = at::zeros({1}, at::kLong);
+  if (leads) sizes.fill_(values_P.numel());
+  broadcast(sizes);
+  const int64_t num_values = sizes.item<int64_t>();
+  const auto [first, last] = this->part(num_values, 0);  // As long as any.
+  const int64_t most = Shell::bucket_of(part);
+  for (int64_t begin = 0; begin < last - first; begin += most) {
+    const int64_t length = std::min(most, last - first - begin);
+    const auto in_bucket = [&](const at::Tensor& x_S) {
+      return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + length, x_S.numel()));
+    };
+    const auto of_rank = [&](int64_t rank) {
+      const auto [from, to] = this->part(num_values, rank);
+      return in_bucket(values_P.slice(0, from, to));
+    };
+    std::vector<at::Tensor> own{at::zeros({length})};
+    std::vector<std::vector<at::Tensor>> all;
+    if (leads) {
+      auto& each = all.emplace_back();
+      for (int64_t rank = 0; rank < size(); ++rank) {
+        each.push_back(at::zeros({length}));
+        if (!to_leader) each.back().slice(0, 0, of_rank(rank).numel()).copy_(of_rank(rank));
+      }
+    }
+    if (to_leader) own[0].slice(0, 0, in_bucket(part).numel()).copy_(in_bucket(part));
+    shell_->collective([&](std::vector<Work>& works) {
+      works.push_back(to_leader ? shell_->backend().gather(all, own)
+                                : shell_->backend().scatter(own, all));
+    });
+    if (!to_leader) in_bucket(part).copy_(own[0].slice(0, 0, in_bucket(part).numel()));
+    for (int64_t rank = 0; leads && to_leader && rank < size(); ++rank) {
+      of_rank(rank).copy_(all[0][static_cast<size_t>(rank)].slice(0, 0, of_rank(rank).numel()));
+    }
+  }
+}
+
+}  // namespace atl::group

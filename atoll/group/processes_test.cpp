@@ -1,0 +1,199 @@
+#include "atoll/group/processes.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+
+#include "atoll/base/error.h"
+#include "atoll/testing_torch/met_processes.h"
+
+namespace atl::group {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Differs by process and by value.
+at::Tensor values_of(const Processes& processes, int64_t size) {
+  return at::arange(size, at::kFloat) + 1000.0 * static_cast<double>(processes.rank());
+}
+
+at::Tensor sum_of_all(int64_t num_processes, int64_t size) {
+  const auto count = static_cast<double>(num_processes);
+  return at::arange(size, at::kFloat) * count + 1000 * count * (count - 1) / 2;
+}
+
+/// Does the others' part of what is told, to the end.
+void obey(Processes& processes, const std::function<void(const std::string&)>& act) {
+  while (const auto text = processes.hear()) act(*text);
+}
+
+TEST(ProcessesTest, PartsAreAllOfTheValues) {
+  together(3, [](Processes& processes) {
+    for (const int64_t size : {1, 15, 16, 48, 49, 100, 4096}) {
+      int64_t end = 0;
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        const auto [first, last] = processes.part(size, rank);
+        EXPECT_EQ(first, end);
+        EXPECT_LE(first, last);
+        end = last;
+      }
+      EXPECT_EQ(end, size);
+    }
+  });
+}
+
+TEST(ProcessesTest, SumsAreEverybodys) {
+  // The last is several buckets.
+  for (const int64_t size : {1, 100, 7'000'001}) {
+    EXPECT_THAT(together(3,
+                         [&](Processes& processes) {
+                           const at::Tensor values = values_of(processes, size).remainder_(4096);
+                           at::Tensor expected = at::zeros({size});
+                           for (int64_t rank = 0; rank < 3; ++rank) {
+                             expected +=
+                                 (at::arange(size, at::kFloat) + 1000.0 * rank)
+                                     .remainder_(4096);  // Whole numbers: their sums are exact.
+                           }
+                           processes.sum(values);
+                           EXPECT_TRUE(at::equal(values, expected));
+                         }),
+                Each(IsEmpty()));
+  }
+}
+
+TEST(ProcessesTest, OwnersGetTheirSumsAndShareThem) {
+  for (const int64_t size : {5, 100, 7'000'001}) {
+    EXPECT_THAT(
+        together(3,
+                 [&](Processes& processes) {
+                   const at::Tensor own = at::full({size}, 1.0 + processes.rank());
+                   processes.sum_to_owners(own);
+                   const auto [begin, end] = processes.part(size, processes.rank());
+                   EXPECT_TRUE(at::equal(own.slice(0, begin, end), at::full({end - begin}, 6.0)));
+                   const at::Tensor shared = at::full({size}, -1.0);
+                   shared.slice(0, begin, end).fill_(processes.rank());
+                   processes.share_parts(shared);
+                   for (int64_t rank = 0; rank < 3; ++rank) {
+                     const auto [first, last] = processes.part(size, rank);
+                     EXPECT_TRUE(at::equal(shared.slice(0, first, last),
+                                           at::full({last - first}, static_cast<double>(rank))));
+                   }
+                 }),
+        Each(IsEmpty()));
+  }
+}
+
+TEST(ProcessesTest, ProcessZeroGivesAndTakes) {
+  constexpr int64_t kSize = 100;
+  EXPECT_THAT(together(3,
+                       [](Processes& processes) {
+                         const at::Tensor all = values_of(processes, kSize);
+                         processes.broadcast(all);
+                         EXPECT_TRUE(at::equal(all, at::arange(kSize, at::kFloat)));
+                         const auto [begin, end] = processes.part(kSize, processes.rank());
+                         const at::Tensor part = all.slice(0, begin, end).clone();
+                         const at::Tensor gathered = at::zeros({kSize});
+                         processes.gather_parts(part, gathered);
+                         if (processes.rank() == 0) {
+                           EXPECT_TRUE(at::equal(gathered, all));
+                           gathered.mul_(2);
+                         }
+                         processes.scatter_parts(gathered, part);
+                         EXPECT_TRUE(at::equal(part, all.slice(0, begin, end) * 2));
+                       }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessesTest, WhatIsToldIsHeardInOrderUntilTheWorkIsDone) {
+  EXPECT_THAT(together(3,
+                       [](Processes& processes) {
+                         if (processes.rank() == 0) {
+                           for (const char* text : {"one", "", "three"}) processes.tell(text);
+                           processes.wait_until_ready();
+                           const at::Tensor value = at::full({1}, 1.0);
+                           processes.tell("sum");
+                           processes.sum(value);
+                           return;
+                         }
+                         std::vector<std::string> heard;
+                         obey(processes, [&](const std::string& text) {
+                           heard.push_back(text);
+                           if (text == "three") processes.ready();
+                           if (text == "sum") processes.sum(at::full({1}, 1.0));
+                         });
+                         EXPECT_THAT(heard, ElementsAre("one", "", "three", "sum"));
+                       }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessesTest, WhoEndsSaysWhy) {
+  const auto messages = together(3, [](Processes& processes) {
+    if (processes.rank() == 2) {
+      processes.fail("no room for it");
+      throw InputError("no room for it");
+    }
+    processes.sum(at::full({1}, 1.0));
+  });
+  EXPECT_EQ(messages[2], "no room for it");
+  for (const size_t rank : {0, 1}) {
+    EXPECT_THAT(messages[rank],
+                AllOf(HasSubstr("process 2 of this island"), HasSubstr("ended: no room for it")));
+  }
+}
+
+TEST(ProcessesTest, TheLeadersReasonIsHeard) {
+  const auto messages = together(2, [](Processes& processes) {
+    if (processes.rank() == 0) {
+      processes.fail("the loss is nan");
+      throw InputError("the loss is nan");
+    }
+    obey(processes, [](const std::string&) {});
+  });
+  EXPECT_THAT(messages[1], AllOf(HasSubstr("process 0 of this island"), HasSubstr(", which leads,"),
+                                 HasSubstr("ended: the loss is nan")));
+}
+
+TEST(ProcessesTest, WhoDoesNotComeIsNamed) {
+  const auto places = places_of(4);
+  std::vector<std::future<std::string>> ends;
+  for (const size_t rank : {0, 2}) {
+    ends.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      try {
+        meet(places[rank], std::chrono::seconds(1));
+      } catch (const InputError& error) {
+        return error.what();
+      }
+      return "none";
+    }));
+  }
+  EXPECT_THAT(ends[0].get(), AllOf(HasSubstr("of the 4 processes of this island 1, 3 have not "
+                                             "come"),
+                                   HasSubstr("train.process_timeout")));
+  EXPECT_NE(ends[1].get(), "none");
+}
+
+TEST(ProcessesTest, WithoutProcessZeroNobodyMeets) {
+  auto places = places_of(2);
+  ::close(places[0].listener);
+  try {
+    meet(places[1], std::chrono::seconds(1));
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("process 1 of 2 found nobody"), HasSubstr("MASTER_ADDR")));
+  }
+}
+
+}  // namespace
+}  // namespace atl::group

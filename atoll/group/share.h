@@ -1,0 +1,73 @@
+#pragma once
+// What each process of an island does of a step, process 0 as the others: its share of a unit's
+// rows forwards and backwards, the sum of all gradients, its update. Process 0 says when. Owned by
+// one thread.
+//
+// With train.shard = "none" each process has all moments and makes the whole update. With "zero1"
+// each has the moments of its part of P and updates that part, whose values the others get then.
+//
+// Shapes: P = all parameters, S = the part of P that this process owns.
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/group/processes.h"
+#include "atoll/method/train_options.h"
+#include "atoll/train/inner_optimizer.h"
+#include "atoll/train/learner.h"
+
+namespace atl::group {
+
+/// Which batches of a unit are this process's: whole ones if they can be dealt evenly, else each
+/// one's rows are. So the mean over processes is the mean over the unit, as all rows have as many
+/// targets. `size`: of the island. Throws UsageError where neither goes.
+std::vector<train::Batch> share_of(std::span<const train::Batch> batches, int64_t rank,
+                                   int64_t size);
+
+/// What lies in [begin, end) of a target's P, as a target of its own. No matrix is whole there.
+train::OptimizerTarget part_of(const train::OptimizerTarget& target, int64_t begin, int64_t end);
+
+class Share {
+ public:
+  struct Sums {
+    double loss = 0;  // The mean over all processes.
+    double norm = 0;  // Of the gradient; of part sums only.
+  };
+
+  /// References outlive it. `owner_sums`: a process needs the sums of its own part alone.
+  Share(Processes& processes, train::Learner& learner, const method::TrainOptions& options,
+        bool owner_sums);
+
+  /// All: adds the mean gradient of the batches, of which this process makes its share.
+  Sums add_gradients(std::span<const train::Batch> batches);
+  /// All: update `number`, from 1; gradients are zero afterwards. `has_gradient`: process 0's is
+  /// taken first.
+  void update(int64_t number, const train::StepOptions& options, bool has_gradient);
+  /// All: process 0's values.
+  void take_values();
+
+  bool is_sharded() const { return is_sharded_; }
+  bool owner_sums() const { return owner_sums_; }
+  /// The inner optimiser's moments here: (P,), or (S,) if it is sharded.
+  std::vector<std::pair<std::string, at::Tensor>> moments() { return optimizer_->state(); }
+  /// All: process 0 gets all moments, (P,), by name; the others nothing.
+  std::vector<std::pair<std::string, at::Tensor>> gather_moments();
+  /// All: they are process 0's: if they are sharded `moments`, as it got them, else those it has.
+  void take_moments(const std::vector<std::pair<std::string, at::Tensor>>& moments);
+
+ private:
+  Processes& processes_;
+  train::Learner& learner_;
+  const bool is_sharded_;
+  const bool owner_sums_;
+  const at::Tensor values_P_;
+  const at::Tensor gradients_P_;
+  const std::pair<int64_t, int64_t> own_;  // [begin, end) of P that this process updates.
+  const std::unique_ptr<train::InnerOptimizer> optimizer_;
+};
+
+}  // namespace atl::group

@@ -1,0 +1,187 @@
+#include "atoll/island/following.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "atoll/base/error.h"
+#include "atoll/base/event.h"
+#include "atoll/island/materials.h"
+#include "atoll/island/training_run.h"
+#include "atoll/method/method.h"
+#include "atoll/run/run_folder.h"
+#include "atoll/train/unit_gradient.h"
+
+namespace atl::island {
+namespace {
+
+using group::Command;
+using Kind = Command::Kind;
+
+/// Throws where this process was asked for something else than process 0.
+void require_same(const run::ProcessPlace& place, run::RunConfig& leaders, run::RunConfig& own) {
+  const auto compare = [&](const std::string& name, const std::string& theirs,
+                           const std::string& mine) {
+    if (theirs == mine) return;
+    throw UsageError(
+        fmt::format("process {} of this island was started with {} = {}, and process 0 has {}; "
+                    "start all with the same command",
+                    place.rank, name, mine, theirs));
+  };
+  const auto theirs = leaders.settings().shared();
+  for (const auto& [name, value] : own.settings().shared()) compare(name, theirs.at(name), value);
+  compare("train.shard", leaders.train.shard, own.train.shard);
+}
+
+/// The leader's settings, with this machine's own where this process was asked for some.
+run::RunConfig own_config(const std::string& leaders, const Asked& asked,
+                          const run::ProcessPlace& place) {
+  run::RunConfig config;
+  config.settings().apply_toml(leaders, "the settings of this island's process 0");
+  run::RunConfig own = config;
+  own.train.threads = 0;
+  if (own.train.device.starts_with("cuda")) own.train.device = "cuda";
+  run::apply(own, asked.config_file, asked.overrides);
+  run::choose_method(own, own.swarm.num_replicas() == 1);
+  require_same(place, config, own);
+  own.data.path = config.data.path;
+  take_own_share(own, place);
+  return own;
+}
+
+/// What this process has of a training run.
+class Followed {
+ public:
+  Followed(group::Processes& processes, run::RunConfig config, const Command& begin)
+      : config_(std::move(config)),
+        materials_(gather(config_, {}, {}, nullptr, [](const Event&) {})),
+        learner_(checked_learner(begin)),
+        share_(processes, *learner_, config_.train, begin.owner_sums),
+        whole_(share_, *learner_),
+        gradient_(whole_, materials_.mixture, config_.train, begin.num_units) {}
+
+  void obey(const Command& command) {
+    switch (command.kind) {
+      case Kind::kBegin:
+        break;
+      case Kind::kValues:
+        return share_.take_values();
+      case Kind::kGradient:
+        learner_->parameters().gradients_P().zero_();
+        gradient_.add(command.unit);
+        return;
+      case Kind::kUpdate:
+        return share_.update(command.number,
+                             {.lr = command.lr,
+                              .weight_decay = command.weight_decay,
+                              .gradient_scale = command.factor},
+                             command.has_gradient);
+      case Kind::kGather:
+        share_.gather_moments();
+        return;
+      case Kind::kScatter:
+        return share_.take_moments({});
+    }
+  }
+
+ private:
+  /// What UnitGradient has the batches of a unit go to.
+  class Whole final : public train::Learner {
+   public:
+    Whole(group::Share& share, train::Learner& learner) : share_(share), learner_(learner) {}
+    const model::Parameters& parameters() const override { return learner_.parameters(); }
+    double add_gradients(std::span<const train::Batch> batches) override {
+      return share_.add_gradients(batches).loss;
+    }
+    double cross_entropy(const train::Batch& batch) override {
+      return learner_.cross_entropy(batch);
+    }
+
+   private:
+    group::Share& share_;
+    train::Learner& learner_;
+  };
+
+  std::unique_ptr<train::Learner> checked_learner(const Command& begin) {
+    if (materials_.mixture.digest() != begin.data) {
+      throw InputError(
+          fmt::format("'{}' is another token store here than process 0 of this island has (their "
+                      "digests differ)",
+                      config_.data.path));
+    }
+    return make_learner(materials_, config_.train);
+  }
+
+  run::RunConfig config_;
+  Materials materials_;
+  const std::unique_ptr<train::Learner> learner_;
+  group::Share share_;
+  Whole whole_;
+  train::UnitGradient gradient_;
+};
+
+}  // namespace
+
+void take_own_share(run::RunConfig& config, const run::ProcessPlace& place) {
+  if (config.train.threads == 0) {
+    const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
+    config.train.threads =
+        place.num_cpus > 0 ? place.num_cpus : std::max<int64_t>(1, cpus / place.local_size);
+  }
+  if (config.train.device == "cuda") {
+    config.train.device = fmt::format("cuda:{}", place.local_rank);
+  }
+}
+
+std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
+  if (parts.processes == nullptr) return nullptr;
+  run::RunConfig config = parts.config;
+  if (config.adapter.is_remote()) {
+    throw UsageError(
+        "adapter.servers: an island whose layers servers have is one process; leave "
+        "--processes-per-island out");
+  }
+  // The others' machines know it by no shorter name.
+  config.data.path = std::filesystem::absolute(config.data.path).string();
+  return std::make_unique<group::Leader>(
+      group::LeaderParts{.processes = *parts.processes,
+                         .learner = make_learner(parts.materials, parts.config.train),
+                         .options = parts.config.train,
+                         .changes_gradient = method::method_of(config.sync).reduces_gradients,
+                         .begin = {.settings = config.settings().dump(/*with_help=*/false),
+                                   .data = parts.materials.mixture.digest(),
+                                   .num_units = parts.averager.num_members()}});
+}
+
+void follow(group::Processes& processes, const Asked& asked) {
+  try {
+    std::optional<Followed> followed;
+    while (const auto text = processes.hear()) {
+      const Command command = group::command_in(*text);
+      if (command.kind == Kind::kBegin) {
+        followed.reset();  // First: there may be no room for two.
+        followed.emplace(processes, own_config(command.settings, asked, processes.place()),
+                         command);
+        processes.ready();
+      } else {
+        if (!followed) throw InputError("process 0 of this island began with no training run");
+        followed->obey(command);
+      }
+    }
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    const std::string reason = "LibTorch: " + text.substr(0, text.find('\n'));
+    processes.fail(reason);
+    throw InputError(reason);
+  } catch (const std::exception& error) {
+    processes.fail(error.what());
+    throw;
+  }
+}
+
+}  // namespace atl::island

@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""Islands of several processes: the losses of one process, whoever starts them; and what is lost.
+
+usage: processes_test.py ATOLL STORE [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import slurm_cluster  # noqa: E402
+from swarm_run import DEADLINE_S, wait_for  # noqa: E402
+
+ATOLL, STORE = "", ""
+TINY = {
+    "model.hidden_size": 32, "model.intermediate_size": 64, "model.num_layers": 2, "model.num_heads": 2,
+    "model.num_kv_heads": 1, "model.max_positions": 64, "train.sequence_length": 32, "train.batch_rows": 8,
+    "train.warmup_steps": 2, "train.eval_rows": 2, "train.log_every": 1, "train.threads": 1, "train.steps": 20,
+}
+LOST_STATUS = 75  # It may be started again.
+ENDLESS = {"train.steps": 1000000, "train.checkpoint_every": 10}
+
+
+def clean():
+    """The environment without what would make a process one of several."""
+    own = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return {key: value for key, value in os.environ.items() if key not in own and not key.startswith("SLURM_")}
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def as_torchrun(rank, size, port):
+    return {**clean(), "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def losses(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [row["loss"] for row in map(json.loads, lines) if "loss" in row]
+
+
+def steps_taken(run):
+    """A line may be under way."""
+    path = run / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def children_of(pid):
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name_end = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(name_end[1]) == pid and name_end[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def is_there(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class ProcessesTestCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="atoll-processes-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def words(self, run, *more, **settings):
+        merged = {**TINY, **{key.replace("__", "."): value for key, value in settings.items()}}
+        return [ATOLL, "train", "--run", str(self.folder / run), "--data", STORE,
+                *(f"--{key}={value}" for key, value in merged.items()), *more]
+
+    def start(self, words, environment=None, log="log"):
+        with open(self.folder / log, "ab") as err:
+            process = subprocess.Popen(words, env=environment or clean(), stdout=subprocess.PIPE, stderr=err, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def said(self, log="log"):
+        return (self.folder / log).read_text()
+
+    def finish(self, process, code=0, log="log"):
+        try:
+            out, _ = process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.fail(f"no end after {DEADLINE_S} s: {self.said(log)}")
+        self.assertEqual(process.returncode, code, self.said(log))
+        return out
+
+    def train(self, run, *more, code=0, log="log", **settings):
+        return self.finish(self.start(self.words(run, *more, **settings), log=log), code, log)
+
+    def start_by_hand(self, size, run, *more, **settings):
+        """As torchrun does it."""
+        port = free_port()
+        return [self.start(self.words(run, *more, **settings), as_torchrun(rank, size, port), log=f"log-{rank}")
+                for rank in range(size)]
+
+    def assert_near(self, run, wanted):
+        got = losses(self.folder / run)
+        self.assertEqual(len(got), len(wanted))
+        for step, (one, other) in enumerate(zip(got, wanted), 1):
+            self.assertAlmostEqual(one, other, delta=1e-5, msg=f"step {step}")
+
+
+class LossesTest(ProcessesTestCase):
+    def test_they_are_those_of_one_process_whoever_starts_them(self):
+        self.train("one")
+        wanted = losses(self.folder / "one")
+        self.assertEqual(len(wanted), 20)
+        self.assertLess(wanted[-1], wanted[0])
+        for shard in "none", "zero1":
+            with self.subTest(shard):
+                self.train(shard, "--processes-per-island", "2", train__shard=shard)
+                self.assert_near(shard, wanted)
+                for rank, process in enumerate(self.start_by_hand(2, "by-hand-" + shard, train__shard=shard)):
+                    self.finish(process, log=f"log-{rank}")
+                self.assert_near("by-hand-" + shard, wanted)
+
+    def test_torchrun_starts_them(self):
+        """Its agent keeps the store at MASTER_PORT, over the restarts of what it starts."""
+        torchrun = pathlib.Path(sys.executable).parent / "torchrun"
+        if not torchrun.exists():
+            self.skipTest("no torchrun here")
+        self.train("one")
+        words = [str(torchrun), "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python", "--"]
+        self.finish(self.start([*words, *self.words("run", train__shard="zero1")]))
+        self.assert_near("run", losses(self.folder / "one"))
+
+    def test_islands_of_several_processes_agree(self):
+        several = {"sync.method": "diloco", "sync.sync_every": 5}
+        self.train("one", "--islands", "2", **several)
+        out = self.train("two", "--islands", "2", "--processes-per-island", "2", "--json", **several)
+        self.assertEqual(json.loads(out)["steps"], 20)
+        for island in "island-0", "island-1":
+            self.assert_near(f"two/{island}", losses(self.folder / "one" / island))
+
+    def test_a_run_goes_on(self):
+        process = self.start(self.words("run", "--processes-per-island", "2", train__shard="zero1", **ENDLESS))
+        wait_for(lambda: list((self.folder / "run" / "checkpoints").glob("step-*10")), "a checkpoint")
+        process.send_signal(signal.SIGINT)
+        out = self.finish(process)
+        self.assertIn("stopped at step", out)
+        self.assertEqual(children_of(process.pid), [])
+        at = steps_taken(self.folder / "run")
+        process = self.start(self.words("run", "--processes-per-island", "3", train__batch_rows=8, **ENDLESS))
+        self.assertNotEqual(process.wait(DEADLINE_S), 0)  # Eight rows are not for three.
+        self.assertIn("dealt evenly to its 3 processes", self.said())
+        process = self.start(self.words("run", "--processes-per-island", "4", train__shard="zero1", **ENDLESS))
+        wait_for(lambda: steps_taken(self.folder / "run") > at, "training to go on")
+        process.send_signal(signal.SIGINT)
+        self.finish(process)
+
+
+class LostTest(ProcessesTestCase):
+    def training(self, *more, size=3, rows=6, **settings):
+        """By hand, so that each can be killed; they have begun."""
+        processes = self.start_by_hand(size, "run", *more, train__batch_rows=rows, **ENDLESS, **settings)
+        wait_for(lambda: steps_taken(self.folder / "run") > 12 or any(one.poll() is not None for one in processes), "training")
+        for rank, process in enumerate(processes):
+            self.assertIsNone(process.poll(), self.said(f"log-{rank}"))
+        return processes
+
+    def test_a_killed_process_ends_the_others_who_name_it(self):
+        for shard in "none", "zero1":
+            with self.subTest(shard):
+                processes = self.training(train__shard=shard)
+                processes[1].kill()
+                for rank in 0, 2:
+                    self.finish(processes[rank], code=LOST_STATUS, log=f"log-{rank}")
+                    self.assertIn("process 1 of this island", self.said(f"log-{rank}"))
+                    (self.folder / f"log-{rank}").write_text("")
+                before = max(self.checkpoints())
+                self.training(train__shard=shard)
+                wait_for(lambda: max(self.checkpoints()) > before, "the run to go on")
+                self.doCleanups()  # The next has a run of its own.
+                self.setUp()
+
+    def checkpoints(self):
+        return [int(one.name.split("-")[1]) for one in (self.folder / "run" / "checkpoints").glob("step-" + 8 * "[0-9]")]
+
+    def test_without_process_0_the_others_end(self):
+        processes = self.training()
+        processes[0].kill()
+        for rank in 1, 2:
+            self.finish(processes[rank], code=LOST_STATUS, log=f"log-{rank}")
+            self.assertRegex(self.said(f"log-{rank}"), r"process 0 of this island \(on .*\), which leads, has ended")
+
+    def test_a_process_that_hangs_is_named(self):
+        processes = self.training(train__process_timeout=3)
+        processes[2].send_signal(signal.SIGSTOP)
+        for rank in 0, 1:
+            self.finish(processes[rank], code=LOST_STATUS, log=f"log-{rank}")
+            self.assertIn("process 2 of this island", self.said(f"log-{rank}"))
+            self.assertIn("gave no sign of life", self.said(f"log-{rank}"))
+
+    def test_followers_end_with_the_program_that_started_them(self):
+        process = self.start(self.words("run", "--processes-per-island", "3", train__batch_rows=6, **ENDLESS))
+        wait_for(lambda: steps_taken(self.folder / "run") > 2 or process.poll() is not None, "training")
+        followers = children_of(process.pid)
+        self.assertEqual(len(followers), 2, self.said())
+        process.kill()
+        process.wait()
+        wait_for(lambda: not any(map(is_there, followers)), "the followers to end")
+
+    def test_who_does_not_come_is_named(self):
+        port = free_port()
+        words = self.words("run", train__process_timeout=2)
+        process = self.start(words, as_torchrun(0, 3, port))
+        self.finish(process, code=1)
+        self.assertIn("of the 3 processes of this island 1, 2 have not come within 2 s", self.said())
+        alone = self.start(words, as_torchrun(1, 3, port), log="other")
+        self.finish(alone, code=1, log="other")
+        self.assertIn("process 1 of 3 found nobody", self.said("other"))
+
+    def test_an_island_that_lost_a_process_comes_back(self):
+        settings = {**ENDLESS, "sync.method": "diloco", "sync.sync_every": 10, "train.batch_rows": 8}
+        process = self.start(self.words("run", "--islands", "2", "--processes-per-island", "2", **settings))
+        run = self.folder / "run"
+        wait_for(lambda: all(steps_taken(run / f"island-{i}") > 12 for i in (0, 1)) or process.poll() is not None, "training")
+        leaders = [pid for pid in children_of(process.pid) if children_of(pid)]
+        self.assertEqual(len(leaders), 2, self.said())
+        victim = children_of(leaders[0])[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: "one of its processes was lost" in self.said(), "word of it")
+        wait_for(lambda: "is back and trains" in self.said(), "its return")
+        counts = [steps_taken(run / f"island-{i}") for i in (0, 1)]
+        wait_for(lambda: all(steps_taken(run / f"island-{i}") > counts[i] + 12 for i in (0, 1)), "both islands to train")
+        process.send_signal(signal.SIGINT)
+        self.finish(process)
+
+
+class RefusedTest(ProcessesTestCase):
+    def test_other_settings_are_named(self):
+        port = free_port()
+        processes = [self.start(self.words("run", train__lr=lr), as_torchrun(rank, 2, port), log=f"log-{rank}")
+                     for rank, lr in enumerate((1e-3, 2e-3))]
+        for rank, process in enumerate(processes):
+            self.finish(process, code=2 if rank else 1, log=f"log-{rank}")
+            self.assertIn("train.lr = 0.002", self.said(f"log-{rank}"))
+            self.assertIn("process 0 has 0.001", self.said(f"log-{rank}"))
+
+    def test_bad_variables_are_named(self):
+        for name, value, part in (("RANK", "2", "RANK = 2 and WORLD_SIZE = 2"), ("MASTER_PORT", "x", "MASTER_PORT = 'x'"),
+                                  ("MASTER_ADDR", "", "MASTER_ADDR is not set")):
+            with self.subTest(name):
+                environment = {**as_torchrun(0, 2, 1), name: value}
+                self.finish(self.start(self.words("run"), environment), code=2)
+                self.assertIn(part, self.said())
+
+    def test_what_does_not_go_together(self):
+        for more, settings, part in ((["--processes-per-island", "0"], {}, "must be a whole number"),
+                                     (["--processes-per-island", "2"], {"train__shard": "zero9"}, "none, zero1"),
+                                     (["--processes-per-island", "2"], {"train__shard": "zero1", "train__optimizer": "muon"},
+                                      "needs them whole")):
+            with self.subTest(part):
+                self.train("run", *more, code=2, **settings)
+                self.assertIn(part, self.said())
+
+    def test_one_process_is_an_island_whatever_the_environment_says(self):
+        process = self.start(self.words("run", "--processes-per-island", "1"), as_torchrun(1, 2, 1))
+        self.finish(process)
+
+
+@unittest.skipIf(slurm_cluster.missing(), "Slurm is not installed")
+class SrunTest(ProcessesTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = cls.enterClassContext(slurm_cluster.SlurmCluster(cpus=2))
+
+    def srun(self, *words):
+        environment = {**clean(), **self.slurm.environment}
+        return self.start(["srun", "--ntasks=2", "--cpus-per-task=1", "--quiet", *words], environment)
+
+    def test_losses_are_those_of_one_process(self):
+        self.train("one")
+        for shard in "none", "zero1":
+            self.finish(self.srun(*self.words(shard, train__shard=shard)))
+            self.assert_near(shard, losses(self.folder / "one"))
+
+    def test_a_killed_task_ends_the_step(self):
+        process = self.srun(*self.words("run", **ENDLESS))
+        wait_for(lambda: steps_taken(self.folder / "run") > 12 or process.poll() is not None, "training")
+        tasks = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+                 if self.is_task(path, rank=1)]
+        self.assertTrue(tasks, self.said())
+        os.kill(tasks[0], signal.SIGKILL)
+        self.assertNotEqual(process.wait(DEADLINE_S), 0)
+        self.assertIn("process 1 of this island", self.said())
+
+    def is_task(self, path, rank):
+        try:
+            words = path.read_bytes().split(b"\0")
+            program = os.readlink(path.parent / "exe")
+        except OSError:
+            return False
+        return (f"SLURM_PROCID={rank}".encode() in words and program.endswith("atoll-torch") and
+                str(self.slurm.folder).encode() in path.read_bytes())
+
+
+if __name__ == "__main__":
+    ATOLL, STORE = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
