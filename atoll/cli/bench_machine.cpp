@@ -155,7 +155,8 @@ class MachineBench {
 }  // namespace
 
 std::vector<BenchSize> bench_sizes() {
-  // The first is that of `make demo`, the last as wide and deep as SmolLM2's small one could be.
+  // The first has the shape that settings have by default, the last about the parameters of
+  // SmolLM2-135M.
   return {{.name = "demo", .model = {.vocab_size = 4096}, .rows = 8, .sequence_length = 256},
           {.name = "34m",
            .model = {.vocab_size = 8192,

@@ -114,6 +114,7 @@ class TrainStep {
             {"step_ms", median * 1e3},
             {"device", device_.str()},
             {"threads", at::get_num_threads()},
+            {"precision", options_.precision},
             {"parameters", model_.parameters().values_P().numel()},
             {"memory_bytes", memory_bytes(device_)},
             {"peak_memory_bytes", peak_memory_bytes(device_)},
