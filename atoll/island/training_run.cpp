@@ -263,6 +263,7 @@ Result<void> TrainingRun::update() {
   learning_rate_ = method::learning_rate(options, step_);
   if (has_joined_) learning_rate_ *= method::rejoin_factor(options, optimizer_->num_updates());
   const double loss = with_memory_advice(parts_.config, parts_.materials.model.device(),
+                                         place_of(parts_.processes),
                                          [&] { return gradient_.add(*unit); });
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();

@@ -29,9 +29,11 @@ at::Tensor positions_of(const at::Tensor& tokens_BT, std::span<const CachedRow> 
   return at::cat(rows).expand_as(tokens_BT);
 }
 
-/// Weights of a norm whose file has how much over 1 they are. Their gradient is the same.
+/// Weights of a norm whose file has how much over 1 they are. Their gradient is the same; on the CPU
+/// kernels add it, elsewhere autograd.
 Weight from_one(const Weight& weight) {
-  return {.value = weight.value.detach() + 1, .grad = weight.grad, .stored = {}};
+  const at::Tensor value = weight.value.is_cpu() ? weight.value.detach() : weight.value;
+  return {.value = value + 1, .grad = weight.grad, .stored = {}};
 }
 
 }  // namespace

@@ -402,8 +402,8 @@ at::Tensor project(const Projection& projection, const at::Tensor& x) {
 }
 
 at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon) {
-  const auto fitting = [&](const at::Tensor& weight) {
-    return weight.defined() ? weight.to(x.scalar_type()) : weight;
+  const auto fitting = [&](const at::Tensor& weight) {  // The CPU's takes FP32 weights to any x.
+    return weight.defined() && !x.is_cpu() ? weight.to(x.scalar_type()) : weight;
   };
   return at::layer_norm(x, {x.size(-1)}, fitting(norm.weight.value), fitting(norm.bias.value),
                         epsilon);

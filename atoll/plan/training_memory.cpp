@@ -8,12 +8,13 @@
 namespace atl::plan {
 namespace {
 
-/// The most rows at a time, of those that divide the share, whose pass fits beside the state; 0:
-/// none.
+/// The most rows at a time, of those that deal the share evenly to the processes, whose pass fits
+/// beside the state; 0: none.
 int64_t rows_that_fit(const TrainingFit& fit) {
   const double left = kUsableMemory * fit.memory_bytes - state_bytes(fit);
   for (int64_t rows = fit.rows_at_a_time(); rows > 0; --rows) {
-    if (fit.rows % rows == 0 && pass_bytes(fit, rows) <= left) return rows;
+    const bool is_even = fit.rows % (rows * fit.num_processes) == 0;
+    if (is_even && pass_bytes(fit, rows) <= left) return rows;
   }
   return 0;
 }
@@ -22,7 +23,9 @@ int64_t rows_that_fit(const TrainingFit& fit) {
 
 double state_bytes(const TrainingFit& fit) {
   const auto params = static_cast<double>(weights::num_parameters(fit.model));
-  const double moments = fit.train.optimizer == "sgd" ? 0 : 2;
+  const bool is_sharded = fit.train.shard != "none";
+  const double moments = (fit.train.optimizer == "sgd" ? 0.0 : 2.0) /
+                         static_cast<double>(is_sharded ? fit.num_processes : 1);
   const double bytes = sizeof(float) * (2 + moments) * params;
   return fit.train.precision == "bf16" ? bytes + 2 * params : bytes;
 }
@@ -60,6 +63,10 @@ std::string memory_advice(const TrainingFit& fit) {
   if (!fit.train.activation_checkpointing) {
     other.train.activation_checkpointing = true;
     found = with("train.activation_checkpointing=true");
+  }
+  if (found == 0 && fit.num_processes > 1 && fit.train.shard == "none") {
+    other.train.shard = "zero1";
+    found = with("train.shard=zero1");
   }
   if (found == 0 && fit.train.precision != "bf16") {
     other.train.precision = "bf16";

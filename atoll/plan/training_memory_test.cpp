@@ -42,6 +42,19 @@ TEST(TrainingMemory, WhereNotOneRowFitsItNamesWhatMakesOneFit) {
   EXPECT_THAT(memory_advice(fit), Not(HasSubstr("would fit")));
 }
 
+TEST(TrainingMemory, ProcessesShareRowsAndWhereAskedForMoments) {
+  TrainingFit fit = fit_in(1e9);
+  fit.num_processes = 4;
+  EXPECT_EQ(fit.rows_at_a_time(), 12);
+  fit.train.micro_batch_rows = 12;  // Four of them.
+  EXPECT_EQ(fit.rows_at_a_time(), 12);
+  fit.train.micro_batch_rows = 24;
+  EXPECT_EQ(fit.rows_at_a_time(), 6);
+  const double whole = state_bytes(fit);
+  fit.train.shard = "zero1";
+  EXPECT_DOUBLE_EQ(state_bytes(fit), whole * (8 + 8.0 / 4) / 16);
+}
+
 TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {
   const TrainingFit plain = fit_in(1e9);
   TrainingFit half = plain;
