@@ -45,7 +45,8 @@ void explain(const c10::Error& error, const run::RunConfig& config, c10::Device 
                                  device.str(), training_fit(config, device, place).rows));
   }
   throw InputError(fmt::format("{} is out of memory: {}", device.str(),
-                               plan::memory_advice(training_fit(config, device, place))));
+                               plan::memory_advice(training_fit(config, device, place),
+                                                   /*was_tried=*/true)));
 }
 
 }  // namespace atl::island

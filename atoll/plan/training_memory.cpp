@@ -8,11 +8,11 @@
 namespace atl::plan {
 namespace {
 
-/// The most rows at a time, of those that deal the share evenly to the processes, whose pass fits
-/// beside the state; 0: none.
-int64_t rows_that_fit(const TrainingFit& fit) {
+/// The most rows at a time up to `most`, of those that deal the share evenly to the processes, whose
+/// pass fits beside the state; 0: none.
+int64_t rows_that_fit(const TrainingFit& fit, int64_t most) {
   const double left = kUsableMemory * fit.memory_bytes - state_bytes(fit);
-  for (int64_t rows = fit.rows_at_a_time(); rows > 0; --rows) {
+  for (int64_t rows = most; rows > 0; --rows) {
     const bool is_even = fit.rows % (rows * fit.num_processes) == 0;
     if (is_even && pass_bytes(fit, rows) <= left) return rows;
   }
@@ -43,21 +43,20 @@ double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time) {
   return with_rows({}, row, rows_at_a_time).activations;
 }
 
-std::string memory_advice(const TrainingFit& fit) {
+std::string memory_advice(const TrainingFit& fit, bool was_tried) {
   const int64_t rows = fit.rows_at_a_time();
   std::string text = fmt::format(
       "{} row{} of {} tokens at a time need about {}, parameters, gradients and moments {}, and "
       "there are {}; ",
       rows, rows == 1 ? "" : "s", fit.train.sequence_length, format_bytes(pass_bytes(fit, rows)),
       format_bytes(state_bytes(fit)), format_bytes(fit.memory_bytes));
-  if (const int64_t fewer = rows_that_fit(fit); fewer > 0 && fewer < rows) {
-    return text + fmt::format("fewer would fit: --train.micro_batch_rows={}", fewer);
-  }
+  const int64_t fewer = rows_that_fit(fit, was_tried ? rows / 2 : rows - 1);
+  if (fewer > 0) return text + fmt::format("fewer would fit: --train.micro_batch_rows={}", fewer);
   TrainingFit other = fit;
   std::string settings;
   const auto with = [&](std::string_view setting) {
     settings += fmt::format(" --{}", setting);
-    return rows_that_fit(other);
+    return rows_that_fit(other, rows);
   };
   int64_t found = 0;
   if (!fit.train.activation_checkpointing) {

@@ -33,7 +33,7 @@ double state_bytes(const TrainingFit& fit);
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time);
 
 /// How much is needed and there, and which settings to change, with values that would fit: the end
-/// of a sentence that says what went wrong.
-std::string memory_advice(const TrainingFit& fit);
+/// of a sentence that says what went wrong. What `was_tried` does not fit, whatever is reckoned.
+std::string memory_advice(const TrainingFit& fit, bool was_tried = false);
 
 }  // namespace atl::plan

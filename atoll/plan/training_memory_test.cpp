@@ -30,6 +30,9 @@ TEST(TrainingMemory, NamesTheMostRowsThatFitAndDivideTheShare) {
   EXPECT_THAT(memory_advice(fit), HasSubstr("fewer would fit: --train.micro_batch_rows=16"));
   fit.train.micro_batch_rows = 24;
   EXPECT_THAT(memory_advice(fit), HasSubstr("24 rows of 512"));
+  // The allocator knows better than what is reckoned.
+  fit.memory_bytes = 1e12;
+  EXPECT_THAT(memory_advice(fit, /*was_tried=*/true), HasSubstr("--train.micro_batch_rows=12"));
 }
 
 TEST(TrainingMemory, WhereNotOneRowFitsItNamesWhatMakesOneFit) {

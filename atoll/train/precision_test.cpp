@@ -5,6 +5,7 @@
 
 #include "atoll/data/batches.h"
 #include "atoll/model/model.h"
+#include "atoll/model/watched_attention.h"
 #include "atoll/train/learner.h"
 
 namespace atl::train {
@@ -29,6 +30,13 @@ std::vector<ModelConfig> families() {
     all.push_back(small(architecture));
   }
   all.front().num_kv_heads = 2;
+  all.back().activation = "gelu_tanh";
+  ModelConfig capped = small("gemma2");
+  capped.layer_pattern = "sf";
+  capped.sliding_window = 9;
+  capped.attention_softcap = 20;
+  capped.logits_softcap = 10;
+  all.push_back(capped);
   ModelConfig experts = small("mixtral");
   experts.num_experts = 4;
   experts.experts_per_token = 2;
@@ -82,12 +90,20 @@ TEST(PrecisionTest, Bf16FindsTheGradientsOfFp32) {
 }
 
 TEST(PrecisionTest, ActivationCheckpointingGivesTheSameBits) {
+  int64_t visits = 0;
+  const model::WatchedAttention watch([&](int64_t /*layer*/, const at::Tensor& qkv_BTF) {
+    ++visits;
+    return qkv_BTF;
+  });
   for (const ModelConfig& config : families()) {
     for (const char* precision : {"fp32", "bf16"}) {
       SCOPED_TRACE(config.architecture + " " + precision);
+      visits = 0;
       const Learned wanted = learn(config, {.precision = precision});
+      EXPECT_EQ(visits, 2 * config.num_layers);  // Of two batches.
       const Learned found =
           learn(config, {.precision = precision, .activation_checkpointing = true});
+      EXPECT_EQ(visits, 6 * config.num_layers) << "layers were not computed again";
       EXPECT_EQ(found.loss, wanted.loss);
       EXPECT_TRUE(at::equal(found.gradients_P, wanted.gradients_P));
     }
