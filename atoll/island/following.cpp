@@ -59,7 +59,8 @@ class Followed {
  public:
   Followed(group::Processes& processes, run::RunConfig config, const Command& begin)
       : config_(std::move(config)),
-        materials_(gather(config_, {}, {}, nullptr, [](const Event&) {}, processes.place())),
+        materials_(gather(
+            config_, {}, {}, nullptr, [](const Event&) {}, processes.place())),
         learner_(checked_learner(begin)),
         share_(processes, *learner_, config_.train, begin.owner_sums),
         whole_(share_, *learner_),

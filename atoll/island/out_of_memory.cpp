@@ -40,9 +40,10 @@ void explain(const c10::Error& error, const run::RunConfig& config, c10::Device 
              const run::ProcessPlace& place) {
   if (!is_out_of_memory(error)) throw;
   if (config.adapter.is_on()) {
-    throw InputError(fmt::format("{} is out of memory; fewer rows at a time need less: "
-                                 "train.micro_batch_rows, of {}",
-                                 device.str(), training_fit(config, device, place).rows));
+    throw InputError(
+        fmt::format("{} is out of memory; fewer rows at a time need less: "
+                    "train.micro_batch_rows, of {}",
+                    device.str(), training_fit(config, device, place).rows));
   }
   throw InputError(fmt::format("{} is out of memory: {}", device.str(),
                                plan::memory_advice(training_fit(config, device, place),

@@ -15,8 +15,8 @@ plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device,
 
 /// Called where it was caught: throws InputError with advice if that is what it says, else the
 /// error again.
-[[noreturn]] void explain(const c10::Error& error, const run::RunConfig& config,
-                          c10::Device device, const run::ProcessPlace& place);
+[[noreturn]] void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device,
+                          const run::ProcessPlace& place);
 
 /// What `compute` gives.
 template <typename Compute>

@@ -149,7 +149,7 @@ class Forward {
     const int64_t keys = even(tile.num_keys);
     const HalfRows q{qkv_ + head.q_offset + begin * shape_.row_width(), shape_.row_width()};
     multiply(tile.num_queries, keys, size, q,
-                  {kv_.k_transposed.data() + 2 * tile.first_key, kv_.padded()}, scores_.data());
+             {kv_.k_transposed.data() + 2 * tile.first_key, kv_.padded()}, scores_.data());
     float sums[kTile];
     exponentials(tile, shape_.scale, keys, keys, scores_.data(), probabilities_.data(), sums,
                  log_sums_ + head.log_sum_offset + begin);
@@ -286,16 +286,16 @@ class Backward {
     std::copy_n(arrays_.log_sums + head.log_sum_offset + begin, queries, columns.log_sums);
     dots_of(arrays_.out + head.out_offset + begin * out_stride, dout.data, queries, size,
             out_stride, columns.dots);
-    multiply(tile.num_keys, kTile, size, kv_.k.from(tile.first_key),
-             {q_transposed_.data(), kTile}, scores_.data());
+    multiply(tile.num_keys, kTile, size, kv_.k.from(tile.first_key), {q_transposed_.data(), kTile},
+             scores_.data());
     multiply(tile.num_keys, kTile, size, kv_.v.from(tile.first_key),
              {dout_transposed_.data(), kTile}, dprobabilities_.data());
     softmax_backward(tile, columns, shape_.scale, scores_.data(), dprobabilities_.data(),
                      probabilities_.data(), dscores_.data(), dscores_pairs_.data());
     float* const dk = dk_.data() + tile.first_key * size;
     float* const dv = dv_.data() + tile.first_key * size;
-    multiply(tile.num_keys, size, kTile, {probabilities_.data(), kTile},
-             {dout_pairs_.data(), size}, dv, /*accumulates=*/true);
+    multiply(tile.num_keys, size, kTile, {probabilities_.data(), kTile}, {dout_pairs_.data(), size},
+             dv, /*accumulates=*/true);
     multiply(tile.num_keys, size, kTile, {dscores_.data(), kTile}, {q_pairs_.data(), size}, dk,
              /*accumulates=*/true);
     multiply(size, kTile, even(tile.num_keys),

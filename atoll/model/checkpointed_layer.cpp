@@ -38,8 +38,7 @@ struct Checkpointed : Function<Checkpointed> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto& decoder =
-        *reinterpret_cast<const Decoder*>(context->saved_data["decoder"].toInt());
+    const auto& decoder = *reinterpret_cast<const Decoder*>(context->saved_data["decoder"].toInt());
     at::Tensor x_BTC = context->get_saved_variables()[0].detach();
     x_BTC.set_requires_grad(true);
     variable_list outputs;

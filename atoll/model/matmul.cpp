@@ -25,8 +25,8 @@ at::Tensor factor(int64_t rows, int64_t columns, bool is_transposed, at::ScalarT
   return is_transposed ? values.to(type).t() : values.to(type);
 }
 
-/// On matrices of its own, laid out like those of the shape. What a single thread does costs its core
-/// the same however many others want it; of several only the clock tells.
+/// On matrices of its own, laid out like those of the shape. What a single thread does costs its
+/// core the same however many others want it; of several only the clock tells.
 ProductRun measurement_of(const ProductShape& shape) {
   const bool is_fp32 = shape.types == ProductTypes::kFp32;
   const at::ScalarType in = is_fp32 ? at::kFloat : at::kBFloat16;

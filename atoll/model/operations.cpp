@@ -350,8 +350,7 @@ struct RotaryAttention : Function<RotaryAttention> {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
     of_type(qkv, [&]<typename T>(T) {
-      attention_backward(shape, in<T>(qkv), in<T>(saved[1]), in<T>(dy), in(saved[2]),
-                         out<T>(dqkv));
+      attention_backward(shape, in<T>(qkv), in<T>(saved[1]), in<T>(dy), in(saved[2]), out<T>(dqkv));
     });
     rotate_heads(shape, dqkv, saved[3], saved[4], Turn::kBackwards);
     return {dqkv, {}, {}, {}};

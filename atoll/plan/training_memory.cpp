@@ -8,8 +8,8 @@
 namespace atl::plan {
 namespace {
 
-/// The most rows at a time up to `most`, of those that deal the share evenly to the processes, whose
-/// pass fits beside the state; 0: none.
+/// The most rows at a time up to `most`, of those that deal the share evenly to the processes,
+/// whose pass fits beside the state; 0: none.
 int64_t rows_that_fit(const TrainingFit& fit, int64_t most) {
   const double left = kUsableMemory * fit.memory_bytes - state_bytes(fit);
   for (int64_t rows = most; rows > 0; --rows) {

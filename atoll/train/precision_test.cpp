@@ -46,8 +46,7 @@ std::vector<ModelConfig> families() {
 }
 
 Batch batch() {
-  const at::Tensor inputs =
-      (at::arange(3 * 70, at::kLong) * 7919 + 13).remainder(97).view({3, 70});
+  const at::Tensor inputs = (at::arange(3 * 70, at::kLong) * 7919 + 13).remainder(97).view({3, 70});
   const at::Tensor ignored = at::full({3, 1}, data::kIgnoredTarget, at::kLong);
   return {inputs, at::cat({inputs.narrow(1, 1, 69), ignored}, 1)};
 }
@@ -82,8 +81,7 @@ TEST(PrecisionTest, Bf16FindsTheGradientsOfFp32) {
     const Learned found = learn(config, {.precision = "bf16"});
     EXPECT_NEAR(found.loss, wanted.loss, 3e-3 * wanted.loss);
     // Where experts are nearly as good as each other, rounding chooses.
-    EXPECT_LT(distance(found.gradients_P, wanted.gradients_P),
-              config.num_experts > 0 ? 0.2 : 0.03);
+    EXPECT_LT(distance(found.gradients_P, wanted.gradients_P), config.num_experts > 0 ? 0.2 : 0.03);
     EXPECT_GT(distance(found.gradients_P, wanted.gradients_P), 1e-5) << "it was not in BF16";
     EXPECT_EQ(found.gradients_P.scalar_type(), at::kFloat);
   }
