@@ -195,6 +195,16 @@ void check_processes(const TrainArguments& arguments, bool alone, bool is_one_of
   }
 }
 
+/// What is wrong whatever models are in process 0's folders: nobody waits for who has ended by it.
+void check_follower(const TrainArguments& arguments) {
+  const auto config =
+      run::configure(arguments.run, arguments.config_file, all_overrides(arguments));
+  check_processes(arguments, config.swarm.num_replicas() == 1, /*is_one_of_several=*/true);
+  if (arguments.init.given() || config.adapter.is_on()) return;
+  run::check(config);
+  run::check_used(config, all_overrides(arguments));
+}
+
 /// 0: none are asked for, or a wrong number.
 int64_t processes_in(char** argv) {
   constexpr std::string_view kName = "--processes-per-island";
@@ -217,6 +227,7 @@ void train(const TrainArguments& arguments, char** argv, const TrainHere& here) 
   }
   const auto asked = asked_of_process(arguments);
   if (asked && !asked->place.leads()) {
+    check_follower(arguments);
     if (!here.follow) become_torch_program(argv);
     return here.follow(*asked);
   }

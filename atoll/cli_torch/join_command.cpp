@@ -56,11 +56,14 @@ void print_message(const std::string& line) {
   std::fflush(stdout);  // The launcher reads it live.
 }
 
-/// Who follows has nothing to say to the coordinator.
+/// Who follows has nothing to say to the coordinator, and reads no invite: stdin is process 0's.
 bool follows(JoinArguments& arguments, std::unique_ptr<group::Processes>& processes) {
   const auto place = run::process_place(run::process_environment(), arguments.processes);
   if (!place) return false;
   AskedOfProcess asked{.place = *place, .overrides = arguments.options.overrides};
+  FrozenArguments frozen = arguments.frozen;
+  frozen.servers.clear();
+  add_frozen_overrides(frozen, asked.overrides);
   asked.timeout_s = run::load_config({}, asked.overrides).train.process_timeout;
   if (!place->leads()) {
     follow_here(asked);
@@ -77,14 +80,14 @@ void join(JoinArguments& arguments) {
   }
   if (arguments.options.insecure) warn_insecure();
   if (!arguments.data.empty()) arguments.options.overrides.push_back("data.path=" + arguments.data);
+  std::unique_ptr<group::Processes> processes;
+  if (follows(arguments, processes)) return;
   arguments.frozen.servers = servers_said(arguments.frozen.servers);
   add_frozen_overrides(arguments.frozen, arguments.options.overrides);
   arguments.options.folder = arguments.folder;
   if (!arguments.options.coordinator.empty()) {
     arguments.options.coordinator = invite_said("coordinator", arguments.options.coordinator);
   }
-  std::unique_ptr<group::Processes> processes;
-  if (follows(arguments, processes)) return;
   const SystemClock clock;
   const LayersOfServers layers_of_servers(clock);
   arguments.options.find_servers = layers_of_servers.finder();
@@ -101,6 +104,7 @@ void join(JoinArguments& arguments) {
         if (arguments.messages) print_message(run::progress_message(progress));
       });
   view.reset();
+  if (processes) processes->done();
   processes.reset();
   if (arguments.messages) {
     print_message(run::summary_message(summary));

@@ -41,6 +41,7 @@ void train_here(const atl::cli::TrainRequest& request, atl::group::Processes* pr
       request.config, request.folder, request.init, layers_of_servers.finder(), clock,
       [&](const auto& progress) { view->update(0, atl::run::progress_line(progress)); }, processes);
   view.reset();
+  if (processes != nullptr) processes->done();
   if (request.json) {
     fmt::print("{}\n", atl::run::to_json(summary));
   } else if (summary.stopped) {

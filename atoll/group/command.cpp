@@ -7,7 +7,7 @@
 namespace atl::group {
 
 constexpr auto names_of(Command::Kind /*kind*/) {
-  return std::array{"begin", "values", "gradient", "update", "gather", "scatter"};
+  return std::array{"asked", "begin", "values", "gradient", "update", "gather", "scatter"};
 }
 
 std::string to_text(Command command) { return json_of(command).dump(); }

@@ -7,6 +7,7 @@ namespace atl::group {
 
 struct Command {
   enum class Kind {
+    kAsked,     // Process 0 was started with these settings; so were you.
     kBegin,     // A training run of these settings. Its values and moments come later.
     kValues,    // Take process 0's values.
     kGradient,  // Of your share of the unit.
@@ -15,8 +16,8 @@ struct Command {
     kScatter,   // comes from there.
   };
   Kind kind = Kind::kBegin;
-  std::string settings;     // kBegin: as TOML;
-  std::string data;         // the digest of the store;
+  std::string settings;     // kAsked, kBegin: as TOML.
+  std::string data;         // kBegin: the digest of the store;
   int64_t num_units = 1;    // and into how many a global batch is cut.
   bool owner_sums = false;  // kBegin: gradients are only summed where they are used.
   int64_t unit = 0;         // kGradient.

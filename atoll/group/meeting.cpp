@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/run/process_listener.h"
 
 namespace atl::group {
 namespace {
@@ -18,26 +20,40 @@ std::chrono::milliseconds milliseconds_of(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration);
 }
 
+/// By itself c10d would listen at all addresses of this machine.
+std::optional<int> listener_of(const run::ProcessPlace& place) {
+  if (place.listener >= 0) return place.listener;
+  const auto listener = run::listen_for_processes(place.address, place.port);
+  return listener ? std::optional(listener->socket) : std::nullopt;
+}
+
 Store connect(const run::ProcessPlace& place, Duration patience, bool opens) {
   c10d::TCPStoreOptions options;
   options.port = place.port;
   options.isServer = opens;
   options.waitWorkers = false;
   options.timeout = milliseconds_of(patience);
-  if (opens && place.listener >= 0) options.masterListenFd = place.listener;
   const std::string where = fmt::format("{}:{}", place.address, place.port);
+  const auto cannot_listen = [&](const std::string& reason) {
+    return InputError(fmt::format(
+        "process 0 cannot listen at {}, where the island's {} processes are to meet: {}; choose "
+        "another MASTER_PORT",
+        where, place.size, reason));
+  };
+  if (opens) {
+    try {
+      options.masterListenFd = listener_of(place);
+    } catch (const InputError& error) {
+      throw cannot_listen(error.what());
+    }
+  }
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(place.address, options);
     return c10::make_intrusive<c10d::PrefixStore>("atoll/" + place.attempt, std::move(store));
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     const std::string reason = text.substr(0, text.find('\n'));
-    if (opens) {
-      throw InputError(
-          fmt::format("process 0 cannot listen at {}, where the island's {} processes "
-                      "are to meet: {}; choose another MASTER_PORT",
-                      where, place.size, reason));
-    }
+    if (opens) throw cannot_listen(reason);
     throw InputError(fmt::format(
         "process {} of {} found nobody at {}, where the island's processes meet, for {:.0f} s "
         "(train.process_timeout): was process 0 started, and is MASTER_ADDR its machine?",

@@ -7,14 +7,17 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/process_lost.h"
+#include "atoll/group/answer_timer.h"
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
 #include "atoll/group/watch.h"
@@ -32,6 +35,9 @@ constexpr Duration kSlice = milliseconds(500);
 constexpr Duration kLookAgain = microseconds(100);
 /// For the others to hear that the work is done.
 constexpr Duration kGoodbye = milliseconds(5000);
+/// Who notices that process 0 is silent, but can ask the store still, says more.
+constexpr Duration kMargin = milliseconds(5000);
+constexpr const char* kEndedEarly = "before the work was done; what it says itself is why";
 constexpr const char* kDone = "!";  // Else a command begins with '.'.
 
 std::string command_key(int64_t number) { return fmt::format("command/{}", number); }
@@ -42,9 +48,19 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+/// No thread that waits for the store can be ended: the program does.
+void leave_silent_store(const run::ProcessPlace& place, Duration silence) {
+  fmt::print(stderr,
+             "atoll: process 0 of this island ({}:{}), which leads, gave no sign of life for "
+             "{:.0f} s\n",
+             place.address, place.port, seconds(silence));
+  std::fflush(stderr);
+  ::_exit(kProcessLostStatus);
+}
+
 /// Meets the others at the store: their backend can be made only once all are there.
 void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration patience,
-                  const Clock& clock) {
+                  const Clock& clock, AnswerTimer& timer) {
   const Time begin = clock.now();
   std::vector<int64_t> missing;
   while (true) {
@@ -52,6 +68,7 @@ void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration p
     for (int64_t rank = 0; rank < place.size; ++rank) {
       if (!Watch::is_announced(store, rank)) missing.push_back(rank);
     }
+    timer.answered();
     if (missing.empty()) return;
     if (clock.now() - begin >= patience) break;
     std::this_thread::sleep_for(milliseconds(20));
@@ -68,10 +85,14 @@ void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration p
 class Processes::Shell {
  public:
   Shell(const ProcessesOptions& options, const Clock& clock)
-      : place_(options.place), clock_(clock), store_(open_store(place_, options.timeout)) {
+      : place_(options.place),
+        clock_(clock),
+        timer_(options.timeout + kMargin, clock,
+               [place = place_](Duration silence) { leave_silent_store(place, silence); }),
+        store_(open_store(place_, options.timeout)) {
     try {
       Watch::announce(*store_, place_.rank);
-      wait_for_all(*store_, place_, options.timeout, clock_);
+      wait_for_all(*store_, place_, options.timeout, clock_, timer_);
       backend_ = make_backend(c10::make_intrusive<c10d::PrefixStore>("backend", store_), place_,
                               options.timeout);
     } catch (const c10::Error& error) {
@@ -79,16 +100,19 @@ class Processes::Shell {
                                    place_.rank, place_.size, place_.address, place_.port,
                                    first_line(error)));
     }
-    watch_.emplace(connect_again(place_, options.timeout), place_, options.timeout, clock_);
+    watch_.emplace(connect_again(place_, options.timeout), place_, options.timeout, clock_, timer_);
   }
 
   ~Shell() {
-    if (!is_over_) {
+    if (!is_over_ && place_.leads()) {
+      watch_->leave(kEndedEarly);
+    } else if (!is_over_) {
       say_goodbye();
     } else if (watch_ && place_.leads()) {
       watch_->let_others_hear();
     }
     watch_.reset();
+    timer_.stop();
     // It would wait for what is under way; with a process that hangs that does not end.
     if (has_lost_) backend_.release();
   }
@@ -136,6 +160,11 @@ class Processes::Shell {
       store_->deleteKey(key);
     });
     all_have_heard();
+  }
+
+  void done() {
+    ATOLL_CHECK(place_.leads());
+    if (!std::exchange(is_over_, true)) say_goodbye();
   }
 
   void fail(const std::string& reason) {
@@ -218,6 +247,7 @@ class Processes::Shell {
 
   const run::ProcessPlace place_;
   const Clock& clock_;
+  AnswerTimer timer_;  // Until the last word to the store.
   Store store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::optional<Watch> watch_;
@@ -275,6 +305,7 @@ void Processes::tell(const std::string& text) { shell_->tell(text); }
 std::optional<std::string> Processes::hear() { return shell_->hear(); }
 void Processes::ready() { shell_->ready(); }
 void Processes::wait_until_ready() { shell_->wait_until_ready(); }
+void Processes::done() { shell_->done(); }
 void Processes::fail(const std::string& reason) { shell_->fail(reason); }
 
 std::pair<int64_t, int64_t> Processes::part(int64_t size, int64_t rank) const {

@@ -31,7 +31,7 @@ class Processes {
  public:
   /// Meets the others. Throws InputError naming those that do not come in time.
   Processes(const ProcessesOptions& options, const Clock& clock);
-  /// Process 0: the others are told that the work is done, if they were not told otherwise.
+  /// Process 0, if it said neither done() nor why it fails: the others hear that it ended early.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -47,6 +47,8 @@ class Processes {
   /// The others have done what was told last and is no collective; process 0 waits for them.
   void ready();
   void wait_until_ready();
+  /// Process 0: the work is done. Nothing is told afterwards.
+  void done();
   /// This process ends for that reason; the others hear of it.
   void fail(const std::string& reason);
 

@@ -28,11 +28,6 @@ at::Tensor values_of(const Processes& processes, int64_t size) {
   return at::arange(size, at::kFloat) + 1000.0 * static_cast<double>(processes.rank());
 }
 
-at::Tensor sum_of_all(int64_t num_processes, int64_t size) {
-  const auto count = static_cast<double>(num_processes);
-  return at::arange(size, at::kFloat) * count + 1000 * count * (count - 1) / 2;
-}
-
 /// Does the others' part of what is told, to the end.
 void obey(Processes& processes, const std::function<void(const std::string&)>& act) {
   while (const auto text = processes.hear()) act(*text);
@@ -162,6 +157,19 @@ TEST(ProcessesTest, TheLeadersReasonIsHeard) {
   });
   EXPECT_THAT(messages[1], AllOf(HasSubstr("process 0 of this island"), HasSubstr(", which leads,"),
                                  HasSubstr("ended: the loss is nan")));
+}
+
+TEST(ProcessesTest, ALeaderThatEndsEarlyIsNotDone) {
+  const auto places = places_of(2);
+  auto leader = std::async(std::launch::async, [&] { meet(places[0]); });
+  const auto follower = meet(places[1]);
+  try {
+    obey(*follower, [](const std::string&) {});
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 0 of this island"),
+                                    HasSubstr("before the work was done")));
+  }
 }
 
 TEST(ProcessesTest, WhoDoesNotComeIsNamed) {

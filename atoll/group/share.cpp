@@ -111,8 +111,10 @@ void Share::take_values() { processes_.broadcast(values_P_); }
 std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments() {
   std::vector<std::pair<std::string, at::Tensor>> all;
   for (const auto& [name, part_S] : moments()) {
-    at::Tensor whole_P;
-    if (processes_.rank() == 0) whole_P = at::empty(values_P_.sizes(), part_S.options());
+    at::Tensor whole_P;  // On the host, as checkpoints want it: a device may have no room for it.
+    if (processes_.rank() == 0) {
+      whole_P = at::empty(values_P_.sizes(), part_S.options().device(at::kCPU));
+    }
     processes_.gather_parts(part_S, whole_P);
     if (processes_.rank() == 0) all.emplace_back(name, whole_P);
   }

@@ -19,6 +19,8 @@ constexpr Duration kPeriod = milliseconds(1000);
 constexpr Duration kClosePeriod = milliseconds(200);
 constexpr Duration kCloseLimit = milliseconds(2500);
 constexpr int64_t kCloseLooks = 8;
+/// At any time: a process that was stopped itself, and goes on, gives the others time for a sign.
+constexpr int64_t kFewestLooks = 4;
 /// Until whoever is gone is found, or it is left unsaid.
 constexpr Duration kExplainPatience = milliseconds(8000);
 /// For process 0, until the others have heard why it ends.
@@ -43,8 +45,9 @@ void Watch::announce(c10d::Store& store, int64_t rank) {
 
 bool Watch::is_announced(c10d::Store& store, int64_t rank) { return store.check({host_key(rank)}); }
 
-Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock)
-    : store_(std::move(store)), place_(place), limit_(limit), clock_(clock) {
+Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock,
+             AnswerTimer& timer)
+    : store_(std::move(store)), place_(place), limit_(limit), clock_(clock), timer_(timer) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -131,8 +134,10 @@ void Watch::run() {
       } else {
         look();
       }
+      timer_.answered();
     } catch (const std::exception&) {  // The store is gone.
       decide({.text = fmt::format("{} has ended", name_of(0)), .is_lost = true});
+      timer_.stop();
       last_words.emplace();
     }
     MutexLock lock(mutex_);
@@ -185,7 +190,7 @@ void Watch::look_at(int64_t rank) {
   const Duration silence = clock_.now() - seen.since;
   // Process 0 says whom it misses: a moment for that before it is missed itself.
   const int64_t turns = rank == 0 ? 2 : 1;
-  bool is_gone = silence >= limit_;
+  bool is_gone = silence >= limit_ && seen.num_looks > kFewestLooks;
   if (seen.num_looks > turns * kCloseLooks && silence >= turns * kCloseLimit) {
     const MutexLock lock(mutex_);
     is_gone = is_gone || is_suspicious_;

@@ -11,6 +11,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
+#include "atoll/group/answer_timer.h"
 #include "atoll/group/meeting.h"
 #include "atoll/run/process_place.h"
 
@@ -25,8 +26,10 @@ struct Verdict {
 class Watch {
  public:
   /// `store` is its own connection. Who gives no sign for `limit` is lost. The others have written
-  /// their keys here already (announce()).
-  Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock);
+  /// their keys here already (announce()). Each finished look is an answer to `timer`, which
+  /// outlives it.
+  Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock,
+        AnswerTimer& timer);
   /// Ends the thread; the others are not told.
   ~Watch();
 
@@ -65,6 +68,7 @@ class Watch {
   const run::ProcessPlace place_;
   const Duration limit_;
   const Clock& clock_;
+  AnswerTimer& timer_;
   std::map<int64_t, Seen> seen_;  // The thread's own.
   int64_t num_signs_ = 0;
   mutable Mutex mutex_;

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -13,7 +15,6 @@
 #include "atoll/base/event.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
-#include "atoll/method/method.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/train/unit_gradient.h"
 
@@ -23,35 +24,44 @@ namespace {
 using group::Command;
 using Kind = Command::Kind;
 
-/// Throws where this process was asked for something else than process 0.
-void require_same(const run::ProcessPlace& place, run::RunConfig& leaders, run::RunConfig& own) {
-  const auto compare = [&](const std::string& name, const std::string& theirs,
-                           const std::string& mine) {
-    if (theirs == mine) return;
+constexpr const char* kLeadersSettings = "the settings of this island's process 0";
+
+/// Settings that may differ among the processes: what each machine has, and how long one waits.
+constexpr auto kOwn = std::to_array<std::string_view>(
+    {"data.path", "train.threads", "train.device", "train.process_timeout", "swarm.join_patience",
+     "swarm.return_patience"});
+
+/// Throws where this process was asked for something else than process 0. What was asked, not what
+/// became of it: process 0 has filled in what a file leaves to the data or to a model.
+void require_same(const run::ProcessPlace& place, const std::string& leaders, const Asked& asked) {
+  run::RunConfig theirs;
+  theirs.settings().apply_toml(leaders, kLeadersSettings);
+  run::RunConfig own = run::load_config(asked.config_file, asked.overrides);
+  const auto mine = own.settings();
+  for (const auto& setting : theirs.settings().settings()) {
+    if (std::ranges::find(kOwn, setting.name()) != kOwn.end()) continue;
+    const auto same = std::ranges::find(mine.settings(), setting.name(), &Setting::name);
+    if (same->text() == setting.text()) continue;
     throw UsageError(
         fmt::format("process {} of this island was started with {} = {}, and process 0 has {}; "
                     "start all with the same command",
-                    place.rank, name, mine, theirs));
-  };
-  const auto theirs = leaders.settings().shared();
-  for (const auto& [name, value] : own.settings().shared()) compare(name, theirs.at(name), value);
-  compare("train.shard", leaders.train.shard, own.train.shard);
+                    place.rank, setting.name(), same->text(), setting.text()));
+  }
 }
 
 /// The leader's settings, with this machine's own where this process was asked for some.
 run::RunConfig own_config(const std::string& leaders, const Asked& asked,
                           const run::ProcessPlace& place) {
   run::RunConfig config;
-  config.settings().apply_toml(leaders, "the settings of this island's process 0");
+  config.settings().apply_toml(leaders, kLeadersSettings);
+  config.train.threads = 0;
+  if (config.train.device.starts_with("cuda")) config.train.device = "cuda";
   run::RunConfig own = config;
-  own.train.threads = 0;
-  if (own.train.device.starts_with("cuda")) own.train.device = "cuda";
   run::apply(own, asked.config_file, asked.overrides);
-  run::choose_method(own, own.swarm.num_replicas() == 1);
-  require_same(place, config, own);
-  own.data.path = config.data.path;
-  take_own_share(own, place);
-  return own;
+  config.train.threads = own.train.threads;
+  config.train.device = own.train.device;
+  take_own_share(config, place);
+  return config;
 }
 
 /// What this process has of a training run.
@@ -68,6 +78,7 @@ class Followed {
 
   void obey(const Command& command) {
     switch (command.kind) {
+      case Kind::kAsked:
       case Kind::kBegin:
         break;
       case Kind::kValues:
@@ -163,12 +174,20 @@ std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
                                    .num_units = parts.averager.num_members()}});
 }
 
+void tell_asked(group::Processes& processes, const Asked& asked) {
+  run::RunConfig config = run::load_config(asked.config_file, asked.overrides);
+  processes.tell(group::to_text(
+      {.kind = Kind::kAsked, .settings = config.settings().dump(/*with_help=*/false)}));
+}
+
 void follow(group::Processes& processes, const Asked& asked) {
   try {
     std::optional<Followed> followed;
     while (const auto text = processes.hear()) {
       const Command command = group::command_in(*text);
-      if (command.kind == Kind::kBegin) {
+      if (command.kind == Kind::kAsked) {
+        require_same(processes.place(), command.settings, asked);
+      } else if (command.kind == Kind::kBegin) {
         followed.reset();  // First: there may be no room for two.
         followed.emplace(processes, own_config(command.settings, asked, processes.place()),
                          command);

@@ -30,6 +30,9 @@ run::ProcessPlace place_of(const group::Processes* processes);
 /// Null where the run has one process. The parts outlive it.
 std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts);
 
+/// Process 0, once all are there: the others compare.
+void tell_asked(group::Processes& processes, const Asked& asked);
+
 /// Does what process 0 says until the work is done. Throws InputError when a process is lost, or
 /// this one was asked for other settings, naming the first; the others hear of it.
 void follow(group::Processes& processes, const Asked& asked);

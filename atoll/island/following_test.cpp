@@ -44,10 +44,12 @@ class FollowingTest : public testing::Test {
 
   /// Of `size`; what each threw, or nothing.
   std::vector<std::string> several(int64_t size, const run::RunConfig& config,
-                                   const std::string& name, const Asked& asked = {}) {
+                                   const std::string& name, const Asked& asked = {},
+                                   const Asked& asked_of_leader = {}) {
     fs::create_directories(small_.folder() / name);
     return group::together(size, [&](group::Processes& processes) {
       if (processes.rank() > 0) return follow(processes, asked);
+      tell_asked(processes, asked_of_leader);
       train_alone(config, small_.folder() / name, {}, nullptr, clock_, nullptr, &processes);
     });
   }
@@ -147,13 +149,32 @@ TEST_F(FollowingTest, WhatCannotBeDealtEndsAll) {
 }
 
 TEST_F(FollowingTest, OtherSettingsAreNamedEverywhere) {
-  const auto messages =
-      several(2, config(6), "run", {.config_file = {}, .overrides = {"train.lr=0.5"}});
-  for (const std::string& message : messages) {
-    EXPECT_THAT(message,
-                testing::AllOf(testing::HasSubstr("process 1 of this island"),
-                               testing::HasSubstr("train.lr = 0.5"), testing::HasSubstr("0.001")));
+  struct Case {
+    std::string own;
+    std::string said;
+    std::string leaders;
+  };
+  for (const auto& [own, said, leaders] :
+       {Case{"train.lr=0.5", "train.lr = 0.5", "0.001"},
+        Case{"train.activation_checkpointing=true", "activation_checkpointing = true", "false"}}) {
+    for (const std::string& message :
+         several(2, config(6), "run" + leaders, {.config_file = {}, .overrides = {own}})) {
+      EXPECT_THAT(message, testing::AllOf(testing::HasSubstr("process 1 of this island"),
+                                          testing::HasSubstr(said),
+                                          testing::HasSubstr("process 0 has " + leaders)));
+    }
   }
+}
+
+/// A file names all settings, those too that the data decide: process 0 has others by then.
+TEST_F(FollowingTest, AFileOfAllSettingsMayLeaveSomeToTheData) {
+  run::RunConfig config = this->config(6);
+  config.sync.codec = "auto";
+  config.model.vocab_size = 0;
+  const Asked asked{.config_file = small_.folder() / "all.toml", .overrides = {"train.threads=1"}};
+  std::ofstream(asked.config_file) << config.settings().dump(/*with_help=*/true);
+  EXPECT_THAT(several(2, config, "run", asked, {.config_file = asked.config_file, .overrides = {}}),
+              testing::Each(""));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ void TrainOptions::visit(SettingList& list) {
   list.add("process_timeout", process_timeout,
            "seconds that an island's processes wait for one that has not come, or gives no sign "
            "of life",
-           {.min = 1, .max = 1e6});
+           {.min = 5, .max = 1e6});
   list.local();
 }
 

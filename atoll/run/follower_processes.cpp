@@ -1,11 +1,8 @@
 #include "atoll/run/follower_processes.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,36 +11,22 @@
 #include <cstring>
 
 #include "atoll/base/error.h"
+#include "atoll/base/random.h"
+#include "atoll/run/process_listener.h"
 #include "atoll/run/process_place.h"
 
 namespace atl::run {
 namespace {
 
-constexpr int kBacklog = 1024;
-
 [[noreturn]] void fail(const char* what) {
   throw InputError(fmt::format("cannot {}: {}", what, std::strerror(errno)));
 }
 
-struct Listener {
-  int socket = -1;
-  uint16_t port = 0;
-};
-
-/// Open already, so that nobody else can take the port. It stays open over execv().
-Listener listen_here() {
-  Listener listener{.socket = ::socket(AF_INET, SOCK_STREAM, 0)};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (listener.socket < 0 || ::bind(listener.socket, any, size) != 0 ||
-      ::listen(listener.socket, kBacklog) != 0 || ::getsockname(listener.socket, any, &size) != 0) {
-    fail("open a port for this island's processes to meet at");
-  }
-  listener.port = ntohs(address.sin_port);
-  return listener;
+/// Open already, so that nobody else can take the port.
+ProcessListener listen_here() {
+  const auto listener = listen_for_processes("127.0.0.1", 0);
+  if (!listener) fail("open a port for this island's processes to meet at");
+  return *listener;
 }
 
 void set(const char* name, int64_t value) {
@@ -73,12 +56,14 @@ void set_rank(int64_t rank) {
 }  // namespace
 
 void start_followers(const std::string& program, char** argv, int64_t num_processes) {
-  const Listener listener = listen_here();
+  const ProcessListener listener = listen_here();
   const pid_t self = ::getpid();
   set("WORLD_SIZE", num_processes);
   set("LOCAL_WORLD_SIZE", num_processes);
   ::setenv("MASTER_ADDR", "127.0.0.1", 1);
   set("MASTER_PORT", listener.port);
+  // Other users of this machine reach the port too; what is there they do not find without it.
+  ::setenv(std::string(kKeyVariable).c_str(), (random_name() + random_name()).c_str(), 1);
   ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   ::unsetenv("TORCHELASTIC_RESTART_COUNT");
   for (int64_t rank = 1; rank < num_processes; ++rank) {

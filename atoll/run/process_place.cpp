@@ -89,6 +89,7 @@ std::optional<ProcessPlace> place_by_torchrun(const Environment& environment) {
   if (const auto count = variables.maybe("TORCHELASTIC_RESTART_COUNT", 0, INT64_MAX)) {
     place.attempt = fmt::format("{}", *count);
   }
+  if (const std::string* const key = find(environment, kKeyVariable)) place.attempt += "/" + *key;
   if (place.leads()) {
     const auto listener = variables.maybe(kListenerVariable, 0, INT32_MAX);
     place.listener = static_cast<int>(listener.value_or(-1));
@@ -111,11 +112,17 @@ std::optional<ProcessPlace> place_by_slurm(const Environment& environment) {
   }
   place.num_cpus = variables.maybe("SLURM_CPUS_PER_TASK", 1, kMostCpus).value_or(0);
   const bool is_here = variables.maybe("SLURM_STEP_NUM_NODES", 1, kMostProcesses) == 1;
-  place.address = is_here ? "127.0.0.1" : first_host(variables.text("SLURM_STEP_NODELIST"));
+  const std::string* const address = find(environment, "MASTER_ADDR");
+  if (address != nullptr && !address->empty()) {
+    place.address = *address;
+  } else {
+    place.address = is_here ? "127.0.0.1" : first_host(variables.text("SLURM_STEP_NODELIST"));
+  }
   const int64_t job = variables.number("SLURM_JOB_ID", 0, INT32_MAX);
   const int64_t step = variables.number("SLURM_STEP_ID", 0, INT32_MAX);
   // Steps of one job follow each other, jobs run beside each other: neighbours shall not meet.
-  place.port = static_cast<uint16_t>(kFirstPort + (job * 17 + step) % kNumPorts);
+  const int64_t usual = kFirstPort + (job * 17 + step) % kNumPorts;
+  place.port = static_cast<uint16_t>(variables.maybe("MASTER_PORT", 1, 65535).value_or(usual));
   place.attempt = fmt::format("{}.{}", job, step);
   return place;
 }
@@ -136,9 +143,13 @@ Environment process_environment() {
 std::optional<ProcessPlace> process_place(const Environment& environment, int64_t asked) {
   if (asked == 1) return std::nullopt;
   std::optional<ProcessPlace> place;
-  if (environment.contains("RANK") || environment.contains("WORLD_SIZE")) {
+  const bool has_rank = environment.contains("RANK");
+  const bool has_size = environment.contains("WORLD_SIZE");
+  const bool is_step = environment.contains("SLURM_STEP_NUM_TASKS");
+  // Within srun one of them alone is somebody else's.
+  if ((has_rank && has_size) || ((has_rank || has_size) && !is_step)) {
     place = place_by_torchrun(environment);
-  } else if (environment.contains("SLURM_STEP_NUM_TASKS")) {
+  } else if (is_step) {
     place = place_by_slurm(environment);
   }
   if (place && asked > 0 && place->size != asked) {

@@ -35,6 +35,8 @@ struct ProcessPlace {
 inline constexpr int64_t kMostProcesses = 1024;
 /// The name of the variable with ProcessPlace::listener.
 inline constexpr std::string_view kListenerVariable = "ATOLL_PROCESS_LISTENER";
+/// Of the one whose value is part of ProcessPlace::attempt: who does not know it finds nothing.
+inline constexpr std::string_view kKeyVariable = "ATOLL_PROCESS_KEY";
 
 /// Nothing where this process is an island on its own. `asked`: how many processes the user wants
 /// the island to have; 0: as many as the environment says. Throws UsageError naming the variable

@@ -74,6 +74,16 @@ TEST(ProcessPlaceTest, AListenerIsForTheLeaderAlone) {
   EXPECT_EQ(process_place(environment, 0)->listener, 5);
 }
 
+TEST(ProcessPlaceTest, WithAnotherKeyTheyMeetElsewhere) {
+  Environment environment = by_torchrun();
+  const std::string without = process_place(environment, 0)->attempt;
+  environment[std::string(kKeyVariable)] = "one";
+  const std::string with_one = process_place(environment, 0)->attempt;
+  environment[std::string(kKeyVariable)] = "other";
+  EXPECT_NE(with_one, without);
+  EXPECT_NE(with_one, process_place(environment, 0)->attempt);
+}
+
 TEST(ProcessPlaceTest, SlurmsVariablesAreRead) {
   const auto place = process_place(by_slurm(), 0);
   ASSERT_TRUE(place);
@@ -105,6 +115,27 @@ TEST(ProcessPlaceTest, TorchrunsVariablesGoFirst) {
   Environment environment = by_slurm();
   environment.merge(by_torchrun());
   EXPECT_EQ(process_place(environment, 0)->rank, 3);
+}
+
+TEST(ProcessPlaceTest, WithinAStepTheyAreTorchrunsTogetherAlone) {
+  for (const char* name : {"RANK", "WORLD_SIZE"}) {
+    Environment environment = by_slurm();
+    environment[name] = "4";
+    EXPECT_EQ(process_place(environment, 0)->rank, 5);
+  }
+  EXPECT_THAT(refusal({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is not set"));
+}
+
+TEST(ProcessPlaceTest, AStepMeetsWhereTheUserSays) {
+  Environment environment = by_slurm();
+  environment["MASTER_ADDR"] = "gpu03-fast";
+  environment["MASTER_PORT"] = "4321";
+  const auto place = process_place(environment, 0);
+  EXPECT_EQ(place->address, "gpu03-fast");
+  EXPECT_EQ(place->port, 4321);
+  EXPECT_EQ(place->rank, 5);
+  environment["MASTER_PORT"] = "none";
+  EXPECT_THAT(refusal(environment), HasSubstr("MASTER_PORT = 'none'"));
 }
 
 TEST(ProcessPlaceTest, OneProcessIsNoGroup) {

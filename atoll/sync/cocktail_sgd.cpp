@@ -25,6 +25,7 @@ void CocktailSgd::launch(const OwnRound& own) {
   difference_P_.copy_(replica_.values_P).sub_(reference_P_);
   const int64_t tokens = weight(own, difference_P_, replica_.tokens_per_step);
   if (tokens == 0 && !can_send(difference_P_)) {  // An overflow: begin again where all agree.
+    note_change();
     replica_.values_P.copy_(reference_P_);
     difference_P_.zero_();
   }

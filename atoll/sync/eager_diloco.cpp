@@ -79,6 +79,7 @@ void EagerDiLoCo::step_own(int64_t round) {
   }
   own_.step(outer_, round + 1, span_of(direction_P_), own_);
   place_origin();
+  note_change();
   replica_.values_P.copy_(origin_P_);
 }
 

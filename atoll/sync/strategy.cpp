@@ -46,7 +46,6 @@ Result<void> Strategy::perform_due(int64_t /*step*/) {
 }
 
 Result<void> Strategy::perform(const rounds::Task& task) {
-  ++num_changes_;
   return std::visit([this](const auto& kind) { return perform(kind); }, task);
 }
 
@@ -58,6 +57,7 @@ Result<void> Strategy::perform(const rounds::Begin& begin) {
 Result<void> Strategy::perform(const rounds::Take& own) {
   const auto taken = wait(own.round);
   if (!taken) return tl::unexpected(taken.error());
+  note_change();
   take(taken->own, taken->fate);
   return {};
 }
@@ -234,6 +234,7 @@ Result<void> Strategy::perform(const rounds::Absorb& missed) {
     return {};
   }
   if (!method_.takes_newcomers) return without_this_island(commit.round);
+  note_change();
   if (auto taken = take_in(commit, *commit.record); !taken) return taken;
   records_.push_back({.step = step_,
                       .commit = commit,

@@ -168,6 +168,9 @@ class Strategy {
                         std::span<const float> /*mean*/) {
     return {};
   }
+  /// The live parameters are no longer those of the inner optimiser's last step: taking and
+  /// absorbing say so by themselves, a launch() that changes them does.
+  void note_change() { ++num_changes_; }
   /// The state was imported: the live parameters are the published ones.
   virtual void do_join() {}
   int64_t tokens_of(const OwnRound& own) const { return own.num_steps * replica_.tokens_per_step; }

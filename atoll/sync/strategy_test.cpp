@@ -84,6 +84,29 @@ TEST(StrategyTest, EveryMethodOfTheTableTrains) {
   }
 }
 
+/// The other processes of an island get the parameters where they changed, and only there.
+TEST(StrategyTest, ChangesOfTheLiveParametersAreCountedAndNothingElse) {
+  for (const method::Method& method : method::methods()) {
+    if (method.is_for_one) continue;
+    const method::SyncOptions options{.method = std::string(method.name), .sync_every = 4};
+    toy::run_together(2, [&](int rank, collective::Averager& averager) {
+      const toy::Trainee trainee(options, averager, 12, rank);
+      for (int64_t step = 1; step <= 12; ++step) {
+        trainee.gradients_P.copy_(trainee.values_P.sub(toy::target_P(rank)));
+        EXPECT_TRUE(trainee.strategy->reduce_gradients(step));
+        trainee.values_P.sub_(trainee.gradients_P, toy::kLr);
+        const at::Tensor before_P = trainee.values_P.clone();
+        const int64_t num_changes = trainee.strategy->num_changes();
+        EXPECT_TRUE(trainee.strategy->after_step(step));
+        EXPECT_EQ(trainee.strategy->num_changes() == num_changes,
+                  trainee.values_P.equal(before_P))
+            << method.name << ", step " << step;
+      }
+      return true;
+    });
+  }
+}
+
 TEST(StrategyTest, TheTableKnowsWhoCanGiveItsStateAway) {
   for (const method::Method& method : method::methods()) {
     collective::Alone alone;

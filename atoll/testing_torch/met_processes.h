@@ -54,6 +54,7 @@ inline std::vector<std::string> together(int64_t size, const std::function<void(
       try {
         const auto processes = meet(place);
         act(*processes);
+        if (place.leads()) processes->done();
         return "";
       } catch (const std::exception& error) {
         return error.what();

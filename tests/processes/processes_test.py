@@ -204,12 +204,20 @@ class LostTest(ProcessesTestCase):
             self.assertRegex(self.said(f"log-{rank}"), r"process 0 of this island \(on .*\), which leads, has ended")
 
     def test_a_process_that_hangs_is_named(self):
-        processes = self.training(train__process_timeout=3)
+        processes = self.training(train__process_timeout=5)
         processes[2].send_signal(signal.SIGSTOP)
         for rank in 0, 1:
             self.finish(processes[rank], code=LOST_STATUS, log=f"log-{rank}")
             self.assertIn("process 2 of this island", self.said(f"log-{rank}"))
             self.assertIn("gave no sign of life", self.said(f"log-{rank}"))
+
+    def test_a_leader_that_hangs_is_named(self):
+        """Their store is in it: nobody who asks that comes back."""
+        processes = self.training(train__process_timeout=5)
+        processes[0].send_signal(signal.SIGSTOP)
+        for rank in 1, 2:
+            self.finish(processes[rank], code=LOST_STATUS, log=f"log-{rank}")
+            self.assertRegex(self.said(f"log-{rank}"), "process 0 of this island .*, which leads, gave no sign of life")
 
     def test_followers_end_with_the_program_that_started_them(self):
         process = self.start(self.words("run", "--processes-per-island", "3", train__batch_rows=6, **ENDLESS))
@@ -222,10 +230,10 @@ class LostTest(ProcessesTestCase):
 
     def test_who_does_not_come_is_named(self):
         port = free_port()
-        words = self.words("run", train__process_timeout=2)
+        words = self.words("run", train__process_timeout=5)
         process = self.start(words, as_torchrun(0, 3, port))
         self.finish(process, code=1)
-        self.assertIn("of the 3 processes of this island 1, 2 have not come within 2 s", self.said())
+        self.assertIn("of the 3 processes of this island 1, 2 have not come within 5 s", self.said())
         alone = self.start(words, as_torchrun(1, 3, port), log="other")
         self.finish(alone, code=1, log="other")
         self.assertIn("process 1 of 3 found nobody", self.said("other"))
