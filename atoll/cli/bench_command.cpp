@@ -130,7 +130,7 @@ void add_bench_command(CLI::App& app, char** argv) {
   command->add_option("--threads", options.threads, "CPU threads (default: all cores)")
       ->check(whole_number<int64_t>(1, 4096));
   command->add_option("--sizes", arguments->sizes,
-                      "models to train, with commas between: demo (3 M parameters), 34m, 135m "
+                      "models to train, with commas between: demo (4 M parameters), 34m, 135m "
                       "(default: those that fit)");
   command->add_flag("--quick", options.quick, "fewer steps and shorter slices, without 135m");
   command->add_option("--coordinator", options.line.coordinator,

@@ -16,6 +16,7 @@
 #include "atoll/cli/bench_network.h"
 #include "atoll/cli/torch_answer.h"
 #include "atoll/plan/step_work.h"
+#include "atoll/plan/training_memory.h"
 #include "atoll/run/config.h"
 
 namespace atl::cli {
@@ -126,8 +127,12 @@ class MachineBench {
         .rows = size.rows,
         .sequence_length = size.sequence_length,
         .operations_per_token = plan::token_operations(size.model, size.sequence_length)};
-    const double needed =
-        plan::step_bytes(size.model, size.sequence_length, size.rows, peak.device == "cpu");
+    const plan::TrainingFit fit{.model = size.model,
+                                .train = {.sequence_length = size.sequence_length,
+                                          .device = peak.device,
+                                          .precision = precision},
+                                .rows = size.rows};
+    const double needed = plan::state_bytes(fit) + plan::pass_bytes(fit, size.rows);
     if (needed > peak.memory_bytes) {
       step.left_out = fmt::format("needs about {}, {} has {}", format_bytes(needed),
                                   peak.device == "cpu" ? "this machine" : peak.device,
@@ -155,7 +160,8 @@ class MachineBench {
 }  // namespace
 
 std::vector<BenchSize> bench_sizes() {
-  // The first is that of `make demo`, the last as wide and deep as SmolLM2's small one could be.
+  // The first has the shape that settings have by default, the last about the parameters of
+  // SmolLM2-135M.
   return {{.name = "demo", .model = {.vocab_size = 4096}, .rows = 8, .sequence_length = 256},
           {.name = "34m",
            .model = {.vocab_size = 8192,

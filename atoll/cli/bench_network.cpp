@@ -11,6 +11,7 @@
 #include "atoll/base/mutex.h"
 #include "atoll/identity/authority.h"
 #include "atoll/identity/key.h"
+#include "atoll/identity/wall_time.h"
 #include "atoll/net/tcp_transport.h"
 #include "atoll/net/trust.h"
 
@@ -25,7 +26,7 @@ constexpr std::chrono::seconds kPatience{20};
 /// Of a run of its own, which ends with this process; null: in the clear.
 std::shared_ptr<net::Trust> trust_of(const identity::Authority* authority, identity::Role role) {
   if (authority == nullptr) return nullptr;
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto now = identity::wall_time_of(wall_time());
   const auto key = identity::Key::generate();
   const auto certificate = authority->sign(key.request(), {authority->fingerprint(), role, "bench"},
                                            std::chrono::hours(1), now);
@@ -152,7 +153,7 @@ plan::LoopbackRates measure_loopback(Duration rate_time, const Clock& clock) {
   Loopback plain(nullptr, clock);
   rates.round_trip_s = plain.round_trip_s();
   rates.plain_bytes_per_s = plain.bytes_per_s(rate_time);
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto now = identity::wall_time_of(wall_time());
   const auto authority = identity::Authority::create("bench", now);
   Loopback encrypted(&authority, clock);
   rates.encrypted_bytes_per_s = encrypted.bytes_per_s(rate_time);

@@ -58,8 +58,8 @@ std::vector<train::Batch> random_rows(const BenchArguments& arguments) {
   const int64_t micro =
       arguments.train.micro_batch_rows > 0 ? arguments.train.micro_batch_rows : rows;
   if (rows % micro != 0) {
-    throw UsageError(fmt::format("train.micro_batch_rows = {} must divide train.batch_rows = {}",
-                                 micro, rows));
+    throw UsageError(
+        fmt::format("train.micro_batch_rows = {} must divide train.batch_rows = {}", micro, rows));
   }
   const int64_t length = arguments.train.sequence_length;
   const auto options = at::TensorOptions().dtype(at::kLong);
@@ -116,6 +116,7 @@ class TrainStep {
             {"step_ms", median * 1e3},
             {"device", device_.str()},
             {"threads", at::get_num_threads()},
+            {"precision", options_.precision},
             {"parameters", model_.parameters().values_P().numel()},
             {"memory_bytes", memory_bytes(device_)},
             {"peak_memory_bytes", peak_memory_bytes(device_)},

@@ -69,7 +69,8 @@ class Followed {
  public:
   Followed(group::Processes& processes, run::RunConfig config, const Command& begin)
       : config_(std::move(config)),
-        materials_(gather(config_, {}, {}, nullptr, [](const Event&) {})),
+        materials_(gather(
+            config_, {}, {}, nullptr, [](const Event&) {}, processes.place())),
         learner_(checked_learner(begin)),
         share_(processes, *learner_, config_.train, begin.owner_sums),
         whole_(share_, *learner_),
@@ -147,6 +148,10 @@ void take_own_share(run::RunConfig& config, const run::ProcessPlace& place) {
   if (config.train.device == "cuda") {
     config.train.device = fmt::format("cuda:{}", place.local_rank);
   }
+}
+
+run::ProcessPlace place_of(const group::Processes* processes) {
+  return processes != nullptr ? processes->place() : run::ProcessPlace{};
 }
 
 std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {

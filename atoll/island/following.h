@@ -24,6 +24,9 @@ struct Asked {
 /// This process's share of its machine: threads and device, where the settings leave them open.
 void take_own_share(run::RunConfig& config, const run::ProcessPlace& place);
 
+/// A process alone has the first of one place.
+run::ProcessPlace place_of(const group::Processes* processes);
+
 /// Null where the run has one process. The parts outlive it.
 std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts);
 

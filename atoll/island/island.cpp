@@ -78,7 +78,7 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
   run::RunConfig config = given;
   if (processes != nullptr) take_own_share(config, processes->place());
   const auto checkpoint = newest_checkpoint(folder, init);
-  Materials materials = gather(config, folder, init, find_servers, events);
+  Materials materials = gather(config, folder, init, find_servers, events, place_of(processes));
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
   TrainingRun run({.config = config,

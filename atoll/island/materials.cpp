@@ -25,9 +25,10 @@ namespace {
 
 /// Where a machine's memory is full the system ends the process with no word why. Activations are
 /// an estimate: it must be well over.
-void require_memory(const run::RunConfig& config, at::Device device) {
+void require_memory(const run::RunConfig& config, at::Device device,
+                    const run::ProcessPlace& place) {
   if (!device.is_cpu()) return;
-  const plan::TrainingFit fit = training_fit(config, device);
+  const plan::TrainingFit fit = training_fit(config, device, place);
   const double least = plan::state_bytes(fit) + 0.7 * plan::pass_bytes(fit, fit.rows_at_a_time());
   if (least <= fit.memory_bytes) return;
   throw InputError(fmt::format("this machine has too little memory: {}", plan::memory_advice(fit)));
@@ -136,7 +137,7 @@ void take_settings(const std::filesystem::path& folder, run::RunConfig& config,
 
 Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
                  const run::InitialModel& init, const FindServers& find_servers,
-                 const EventSink& events) {
+                 const EventSink& events, const run::ProcessPlace& place) {
   if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
   data::Mixture mixture = data::Mixture::open(config.data.path);
   tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(mixture.tokenizer_file());
@@ -158,7 +159,7 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   }
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
-  if (!is_frozen) require_memory(config, device);
+  if (!is_frozen) require_memory(config, device, place);
   model::Model model = is_frozen
                            ? load_frozen(config)
                            : model::Model(config.model, device, train::purpose_of(config.train));

@@ -10,6 +10,7 @@
 #include "atoll/model/model.h"
 #include "atoll/run/config.h"
 #include "atoll/run/initial_model.h"
+#include "atoll/run/process_place.h"
 #include "atoll/tokenizer/tokenizer.h"
 #include "atoll/train/learner.h"
 
@@ -38,10 +39,11 @@ using FindServers = std::function<std::unique_ptr<train::FrozenLayers>(
     const std::filesystem::path& folder)>;
 
 /// Opens the store, makes the model, and loads or draws its first weights. What the settings leave
-/// to the data and to `init` is filled in there. Throws InputError and UsageError.
+/// to the data and to `init` is filled in there. `place`: this process among the island's. Throws
+/// InputError and UsageError.
 Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder,
                  const run::InitialModel& init, const FindServers& find_servers,
-                 const EventSink& events);
+                 const EventSink& events, const run::ProcessPlace& place);
 
 /// Who trains them. They outlive it, and stay where they are.
 std::unique_ptr<train::Learner> make_learner(Materials& materials,

@@ -104,8 +104,8 @@ class Membership {
     run::require_base(config_.adapter);
     const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();
-    materials_.emplace(
-        gather(config_, folder_.path(), options_.init, options_.find_servers, events_));
+    materials_.emplace(gather(config_, folder_.path(), options_.init, options_.find_servers,
+                              events_, place_of(options_.processes)));
     run::require_same(folder_.path(), config_);
     if (const int64_t kept = checkpoints_to_keep(config_); kept != config_.train.keep_checkpoints) {
       events_(run::MoreCheckpointsKept{.kept = kept, .asked = config_.train.keep_checkpoints});

@@ -26,22 +26,28 @@ bool is_out_of_memory(const c10::Error& error) {
 
 }  // namespace
 
-plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device) {
+plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device,
+                               const run::ProcessPlace& place) {
+  const int64_t sharing = device.is_cpu() ? place.local_size : 1;
   return {.model = config.model,
           .train = config.train,
           .rows = config.train.batch_rows / config.swarm.num_replicas(),
-          .memory_bytes = memory_of(device)};
+          .num_processes = place.size,
+          .memory_bytes = memory_of(device) / static_cast<double>(sharing)};
 }
 
-void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device) {
+void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device,
+             const run::ProcessPlace& place) {
   if (!is_out_of_memory(error)) throw;
   if (config.adapter.is_on()) {
-    throw InputError(fmt::format("{} is out of memory; fewer rows at a time need less: "
-                                 "train.micro_batch_rows, of {}",
-                                 device.str(), training_fit(config, device).rows));
+    throw InputError(
+        fmt::format("{} is out of memory; fewer rows at a time need less: "
+                    "train.micro_batch_rows, of {}",
+                    device.str(), training_fit(config, device, place).rows));
   }
   throw InputError(fmt::format("{} is out of memory: {}", device.str(),
-                               plan::memory_advice(training_fit(config, device))));
+                               plan::memory_advice(training_fit(config, device, place),
+                                                   /*was_tried=*/true)));
 }
 
 }  // namespace atl::island

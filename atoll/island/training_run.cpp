@@ -262,8 +262,9 @@ Result<void> TrainingRun::update() {
   if (!unit) return tl::unexpected(unit.error());
   learning_rate_ = method::learning_rate(options, step_);
   if (has_joined_) learning_rate_ *= method::rejoin_factor(options, optimizer_->num_updates());
-  const double loss = with_memory_advice(parts_.config, parts_.materials.model.device(),
-                                         [&] { return gradient_.add(*unit); });
+  const double loss =
+      with_memory_advice(parts_.config, parts_.materials.model.device(), place_of(parts_.processes),
+                         [&] { return gradient_.add(*unit); });
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();
   checkpoints_.step_goes_on();

@@ -1,107 +1,20 @@
-// attention_kernel.h on BF16: tiles of oneDNN's small products (AMX or AVX-512 where the CPU has
-// them), which sum in FP32. Their second factor lies in pairs of rows (VNNI): element (k, n) at
-// [k / 2][n][k % 2]. The way back works on transposed scores (keys, queries): what belongs to a
+// attention_kernel.h on BF16: tiles of small products, which sum in FP32. The way back works on
+// transposed scores (keys, queries): what belongs to a
 // query then lies in vectors, and probabilities are a first factor as they are.
 #include <ATen/Parallel.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "atoll/base/check.h"
 #include "atoll/model/attention_kernel.h"
 #include "atoll/model/attention_tile.h"
 #include "atoll/model/simd.h"
-
-// LibTorch's own way to oneDNN's small products; weak, so that one without them links.
-namespace at::native::cpublas {
-__attribute__((weak)) bool could_pack(c10::ScalarType type);
-__attribute__((weak)) void brgemm(int64_t m, int64_t n, int64_t k, int64_t a_stride,
-                                  int64_t b_stride, int64_t out_stride, bool accumulates,
-                                  const c10::BFloat16* a, const c10::BFloat16* b, float* out,
-                                  bool is_in_pairs);
-__attribute__((weak)) void brgemm_release(bool is_in_pairs);
-}  // namespace at::native::cpublas
+#include "atoll/model/small_products.h"
 
 namespace atl::model {
 namespace {
-
-using Half = c10::BFloat16;
-
-bool has_small_products() {
-  static const bool answer = at::native::cpublas::brgemm != nullptr &&
-                             at::native::cpublas::could_pack != nullptr &&
-                             at::native::cpublas::could_pack(c10::kBFloat16);
-  return answer;
-}
-
-/// Rows of a first factor.
-struct HalfRows {
-  const Half* data = nullptr;
-  int64_t stride = 0;
-
-  HalfRows from(int64_t row) const { return {data + row * stride, stride}; }
-};
-
-/// out (m, n) = or += a (m, k) b (k, n); b and out are n wide, k is even.
-void multiply(int64_t m, int64_t n, int64_t k, HalfRows a, const Half* b, float* out,
-              bool accumulates = false) {
-  at::native::cpublas::brgemm(m, n, k, a.stride, n, n, accumulates, a.data, b, out, true);
-}
-
-ATOLL_INLINE uint32_t word_of(Half low, Half high) {
-  return static_cast<uint32_t>(low.x) | static_cast<uint32_t>(high.x) << 16;
-}
-
-/// x (count, width) as a second factor of `padded` rows, those behind `count` zero.
-ATOLL_CLONES void in_pairs(HalfRows x, int64_t count, int64_t padded, int64_t width, Half* pairs) {
-  auto* const words = reinterpret_cast<uint32_t*>(pairs);
-  for (int64_t row = 0; row < padded; row += 2) {
-    const Half* const low = x.data + row * x.stride;
-    const Half* const high = low + x.stride;
-    uint32_t* const target = words + row / 2 * width;
-    if (row + 1 < count) {
-#pragma omp simd
-      for (int64_t i = 0; i < width; ++i) target[i] = word_of(low[i], high[i]);
-    } else {
-      for (int64_t i = 0; i < width; ++i) target[i] = row < count ? low[i].x : 0;
-    }
-  }
-}
-
-/// The transpose of x (count, width) as a second factor of `padded` columns, those behind `count`
-/// zero: pairs of elements keep together.
-ATOLL_CLONES void transposed_in_pairs(HalfRows x, int64_t count, int64_t padded, int64_t width,
-                                      Half* pairs) {
-  auto* const words = reinterpret_cast<uint32_t*>(pairs);
-  constexpr int64_t kBlock = 16;
-  for (int64_t first = 0; first < padded; first += kBlock) {
-    const int64_t last = std::min(first + kBlock, padded);
-    for (int64_t pair = 0; pair < width / 2; ++pair) {
-      for (int64_t row = first; row < last; ++row) {
-        uint32_t word = 0;
-        if (row < count) std::memcpy(&word, x.data + row * x.stride + 2 * pair, sizeof(word));
-        words[pair * padded + row] = word;
-      }
-    }
-  }
-}
-
-/// The transpose of x (count, width), with rows of `stride`, zero behind `count`.
-ATOLL_CLONES void transposed(HalfRows x, int64_t count, int64_t width, int64_t stride, Half* out) {
-  constexpr int64_t kBlock = 32;
-  for (int64_t first = 0; first < stride; first += kBlock) {
-    const int64_t last = std::min(first + kBlock, stride);
-    for (int64_t i = 0; i < width; ++i) {
-      for (int64_t row = first; row < last; ++row) {
-        out[i * stride + row].x = row < count ? x.data[row * x.stride + i].x : 0;
-      }
-    }
-  }
-}
 
 /// x (count, width) times `factor`.
 ATOLL_CLONES void write_rows(const float* x, int64_t count, int64_t width, float factor,
@@ -123,8 +36,6 @@ ATOLL_CLONES void write_columns(const float* x, int64_t count, int64_t width, fl
     }
   }
 }
-
-int64_t even(int64_t count) { return (count + 1) / 2 * 2; }
 
 /// One (row, key-value head): where it lies, and copies of its keys and values as products read
 /// them. A thread has one, for all that it does.
@@ -237,15 +148,13 @@ class Forward {
     const int64_t size = shape_.head_size;
     const int64_t keys = even(tile.num_keys);
     const HalfRows q{qkv_ + head.q_offset + begin * shape_.row_width(), shape_.row_width()};
-    // The second factor is a part of a wider one.
-    at::native::cpublas::brgemm(tile.num_queries, keys, size, q.stride, kv_.padded(), keys, false,
-                                q.data, kv_.k_transposed.data() + 2 * tile.first_key,
-                                scores_.data(), true);
+    multiply(tile.num_queries, keys, size, q,
+             {kv_.k_transposed.data() + 2 * tile.first_key, kv_.padded()}, scores_.data());
     float sums[kTile];
     exponentials(tile, shape_.scale, keys, keys, scores_.data(), probabilities_.data(), sums,
                  log_sums_ + head.log_sum_offset + begin);
     multiply(tile.num_queries, size, keys, {probabilities_.data(), keys},
-             kv_.v_pairs.data() + tile.first_key * size, result_.data());
+             {kv_.v_pairs.data() + tile.first_key * size, size}, result_.data());
     const int64_t stride = shape_.num_heads * size;
     Half* const out = out_ + head.out_offset + begin * stride;
     for (int64_t i = 0; i < tile.num_queries; ++i) {
@@ -377,21 +286,21 @@ class Backward {
     std::copy_n(arrays_.log_sums + head.log_sum_offset + begin, queries, columns.log_sums);
     dots_of(arrays_.out + head.out_offset + begin * out_stride, dout.data, queries, size,
             out_stride, columns.dots);
-    multiply(tile.num_keys, kTile, size, kv_.k.from(tile.first_key), q_transposed_.data(),
+    multiply(tile.num_keys, kTile, size, kv_.k.from(tile.first_key), {q_transposed_.data(), kTile},
              scores_.data());
-    multiply(tile.num_keys, kTile, size, kv_.v.from(tile.first_key), dout_transposed_.data(),
-             dprobabilities_.data());
+    multiply(tile.num_keys, kTile, size, kv_.v.from(tile.first_key),
+             {dout_transposed_.data(), kTile}, dprobabilities_.data());
     softmax_backward(tile, columns, shape_.scale, scores_.data(), dprobabilities_.data(),
                      probabilities_.data(), dscores_.data(), dscores_pairs_.data());
     float* const dk = dk_.data() + tile.first_key * size;
     float* const dv = dv_.data() + tile.first_key * size;
-    multiply(tile.num_keys, size, kTile, {probabilities_.data(), kTile}, dout_pairs_.data(), dv,
-             /*accumulates=*/true);
-    multiply(tile.num_keys, size, kTile, {dscores_.data(), kTile}, q_pairs_.data(), dk,
+    multiply(tile.num_keys, size, kTile, {probabilities_.data(), kTile}, {dout_pairs_.data(), size},
+             dv, /*accumulates=*/true);
+    multiply(tile.num_keys, size, kTile, {dscores_.data(), kTile}, {q_pairs_.data(), size}, dk,
              /*accumulates=*/true);
     multiply(size, kTile, even(tile.num_keys),
-             {kv_.k_columns.data() + tile.first_key, kv_.k_columns_stride}, dscores_pairs_.data(),
-             dq_.data());
+             {kv_.k_columns.data() + tile.first_key, kv_.k_columns_stride},
+             {dscores_pairs_.data(), kTile}, dq_.data());
     write_columns(dq_.data(), queries, size, shape_.scale, width,
                   arrays_.dqkv + head.q_offset + begin * width);
   }
@@ -408,11 +317,11 @@ class Backward {
 template <typename Worker, typename... Arguments>
 void share_out(const AttentionShape& shape, const Arguments&... arguments) {
   at::parallel_for(0, shape.batch * shape.num_kv_heads, 1, [&](int64_t first, int64_t last) {
+    const SmallProducts small;
     Worker worker(shape, arguments...);
     for (int64_t index = first; index < last; ++index) {
       worker.run(index / shape.num_kv_heads, index % shape.num_kv_heads);
     }
-    at::native::cpublas::brgemm_release(true);
   });
 }
 

@@ -29,12 +29,16 @@ struct Checkpointed : Function<Checkpointed> {
     context->saved_data["decoder"] = reinterpret_cast<int64_t>(&decoder);
     context->saved_data["index"] = index;
     context->saved_data["with_losses"] = with_losses;
-    return outputs_of(decoder, index, x_BTC, with_losses);
+    // With a graph, as on the way back: without one some operations are others, with other bits.
+    const at::AutoGradMode with_graph(true);
+    const at::Tensor own_BTC = x_BTC.detach().set_requires_grad(true);
+    variable_list outputs = outputs_of(decoder, index, own_BTC, with_losses);
+    for (at::Tensor& output : outputs) output = output.detach();
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto& decoder =
-        *reinterpret_cast<const Decoder*>(context->saved_data["decoder"].toInt());
+    const auto& decoder = *reinterpret_cast<const Decoder*>(context->saved_data["decoder"].toInt());
     at::Tensor x_BTC = context->get_saved_variables()[0].detach();
     x_BTC.set_requires_grad(true);
     variable_list outputs;

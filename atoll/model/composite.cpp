@@ -78,8 +78,13 @@ at::Tensor turned(const at::Tensor& x_BTHN, int64_t num_turned, const at::Tensor
   const at::Tensor high = part(x_BTHN, half);
   at::Tensor y_low = part(y_BTHN, 0);
   at::Tensor y_high = part(y_BTHN, half);
-  at::mul_out(y_low, low, cosine).addcmul_(high, sine, -direction);
-  at::mul_out(y_high, high, cosine).addcmul_(low, sine, direction);
+  if (x_BTHN.is_cpu()) {  // Not fused: as the kernels round.
+    y_low.copy_((low * cosine).sub_(high * sine, direction));
+    y_high.copy_((high * cosine).add_(low * sine, direction));
+  } else {
+    at::mul_out(y_low, low, cosine).addcmul_(high, sine, -direction);
+    at::mul_out(y_high, high, cosine).addcmul_(low, sine, direction);
+  }
   const auto copy = [&](int64_t dimension, int64_t begin) {
     const int64_t size = x_BTHN.size(dimension) - begin;
     if (size == 0) return;
@@ -118,8 +123,8 @@ at::Tensor attend_by_definition(const at::Tensor& q_BHTN, const at::Tensor& k_BH
   const int64_t num_queries = q_BHTN.size(2);
   const int64_t num_keys = k_BHSN.size(2);
   const bool is_double = q_BHTN.scalar_type() == at::kDouble;
-  at::Tensor scores_BHTS =
-      (q_BHTN * scale).matmul(k_BHSN.transpose(2, 3)).to(is_double ? at::kDouble : at::kFloat);
+  const at::ScalarType wide = is_double ? at::kDouble : at::kFloat;
+  at::Tensor scores_BHTS = (q_BHTN.to(wide) * scale).matmul(k_BHSN.to(wide).transpose(2, 3));
   if (options.softcap > 0) scores_BHTS = (scores_BHTS / options.softcap).tanh() * options.softcap;
   const at::Tensor seen_TS = visible_TS(num_queries, num_keys, window, q_BHTN.device());
   scores_BHTS = scores_BHTS.masked_fill(~seen_TS, -INFINITY);

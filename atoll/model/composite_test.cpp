@@ -21,9 +21,7 @@ at::Tensor random(std::vector<int64_t> shape, uint64_t seed) {
   return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
 }
 
-std::vector<at::Device> devices() {
-  return {at::kCPU, stand_in::a_device()};
-}
+std::vector<at::Device> devices() { return {at::kCPU, stand_in::a_device()}; }
 
 at::Tensor leaf(const at::Tensor& value, at::TensorOptions options) {
   return value.detach().to(options, /*non_blocking=*/false, /*copy=*/true).set_requires_grad(true);

@@ -29,9 +29,11 @@ at::Tensor positions_of(const at::Tensor& tokens_BT, std::span<const CachedRow> 
   return at::cat(rows).expand_as(tokens_BT);
 }
 
-/// Weights of a norm whose file has how much over 1 they are. Their gradient is the same.
+/// Weights of a norm whose file has how much over 1 they are. Their gradient is the same; on the
+/// CPU kernels add it, elsewhere autograd.
 Weight from_one(const Weight& weight) {
-  return {.value = weight.value.detach() + 1, .grad = weight.grad, .stored = {}};
+  const at::Tensor value = weight.value.is_cpu() ? weight.value.detach() : weight.value;
+  return {.value = value + 1, .grad = weight.grad, .stored = {}};
 }
 
 }  // namespace
@@ -230,9 +232,8 @@ at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, const With&
 at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
                            LayerLosses* losses) const {
   if (config_.num_experts == 0) return mlp_of(layer.mlps.front(), x_MC, layer.index, adapted);
-  const Routing routing =
-      route(project(layer.router, x_MC).to(at::kFloat), config_.experts_per_token,
-            config_.router_normalises);
+  const Routing routing = route(project(layer.router, x_MC).to(at::kFloat),
+                                config_.experts_per_token, config_.router_normalises);
   if (losses != nullptr) losses->balance.push_back(balance_loss(routing));
   return mix(routing, x_MC, [&](int64_t expert, const at::Tensor& read_MC) {
     return mlp_of(layer.mlps[static_cast<size_t>(expert)], read_MC, layer.index, {});

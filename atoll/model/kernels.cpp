@@ -98,8 +98,7 @@ ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const T* 
     } else {
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i) {
-        dx_row[i] =
-            narrow<T>(widen(dy_row[i]) * weight[i] * inverse - widen(x_row[i]) * along);
+        dx_row[i] = narrow<T>(widen(dy_row[i]) * weight[i] * inverse - widen(x_row[i]) * along);
       }
     }
 #pragma omp simd
@@ -439,19 +438,19 @@ void score_rows(Rows rows, const float* logits, std::span<const RowTarget> targe
   });
 }
 
-#define ATOLL_INSTANTIATE(T)                                                                      \
-  template void rms_norm_forward<T>(Rows, const T*, const T*, const float*, float, T*, T*,        \
-                                    float*);                                                      \
-  template void rms_norm_backward<T>(Rows, const T*, const T*, const T*, const float*,            \
-                                     const float*, T*, float*);                                   \
+#define ATOLL_INSTANTIATE(T)                                                                       \
+  template void rms_norm_forward<T>(Rows, const T*, const T*, const float*, float, T*, T*,         \
+                                    float*);                                                       \
+  template void rms_norm_backward<T>(Rows, const T*, const T*, const T*, const float*,             \
+                                     const float*, T*, float*);                                    \
   template void head_norm_forward<T>(const HeadShape&, const T*, const float*, float, T*, float*); \
-  template void head_norm_backward<T>(const HeadShape&, const T*, const T*, const float*,         \
-                                      const float*, T*, float*);                                  \
-  template void swiglu_forward<T>(Rows, const T*, T*);                                            \
-  template void swiglu_backward<T>(Rows, const T*, const T*, T*);                                 \
-  template void rotate<T>(const HeadShape&, Positions, T*, const float*, const float*, Turn);     \
-  template void embedding_backward<T>(Rows, const int64_t*, const T*, float*);                    \
-  template void softmax_loss<T>(Rows, float*, const int64_t*, const SoftmaxLoss&, float*, float*, \
+  template void head_norm_backward<T>(const HeadShape&, const T*, const T*, const float*,          \
+                                      const float*, T*, float*);                                   \
+  template void swiglu_forward<T>(Rows, const T*, T*);                                             \
+  template void swiglu_backward<T>(Rows, const T*, const T*, T*);                                  \
+  template void rotate<T>(const HeadShape&, Positions, T*, const float*, const float*, Turn);      \
+  template void embedding_backward<T>(Rows, const int64_t*, const T*, float*);                     \
+  template void softmax_loss<T>(Rows, float*, const int64_t*, const SoftmaxLoss&, float*, float*,  \
                                 T*)
 ATOLL_INSTANTIATE(float);
 ATOLL_INSTANTIATE(c10::BFloat16);

@@ -1,9 +1,10 @@
 #pragma once
 // Loops over rows in memory, where LibTorch has only chains of operations on the CPU: each
 // reads its input once and writes its output once. Templates are there for T = float and
-// c10::BFloat16; sums, weights and their gradients are FP32 in both. Compiled for several instruction sets, the best
-// is chosen when the program starts. Rows are shared out to LibTorch's threads; sums over rows are
-// made in fixed blocks, so results do not depend on the number of threads.
+// c10::BFloat16; sums, weights and their gradients are FP32 in both. Compiled for several
+// instruction sets, the best is chosen when the program starts. Rows are shared out to LibTorch's
+// threads; sums over rows are made in fixed blocks, so results do not depend on the number of
+// threads.
 //
 // Plain pointers, contiguous rows unless a stride is given; nothing overlaps unless said.
 #include <c10/util/BFloat16.h>

@@ -25,8 +25,8 @@ at::Tensor factor(int64_t rows, int64_t columns, bool is_transposed, at::ScalarT
   return is_transposed ? values.to(type).t() : values.to(type);
 }
 
-/// On matrices of its own, laid out like those of the shape. What a single thread does costs its core
-/// the same however many others want it; of several only the clock tells.
+/// On matrices of its own, laid out like those of the shape. What a single thread does costs its
+/// core the same however many others want it; of several only the clock tells.
 ProductRun measurement_of(const ProductShape& shape) {
   const bool is_fp32 = shape.types == ProductTypes::kFp32;
   const at::ScalarType in = is_fp32 ? at::kFloat : at::kBFloat16;
@@ -44,12 +44,22 @@ ProductRun measurement_of(const ProductShape& shape) {
   };
 }
 
+/// oneDNN rounds to BF16 on the way to FP32: as good as any for what is added to a sum of many,
+/// but not for logits.
+std::vector<Library> candidates(ProductTypes types, bool accumulates) {
+  std::vector<Library> libraries = libraries_for(types);
+  if (types == ProductTypes::kBf16ToFp32 && !accumulates) {
+    std::erase(libraries, Library::kOneDnn);
+  }
+  return libraries;
+}
+
 /// The process's. Who asks while another thread measures waits, and disturbs nothing.
 class SharedChoices {
  public:
   Library choose(const ProductShape& shape) {
     const MutexLock lock(mutex_);
-    return choices_.choose(shape, libraries_for(shape.types), measurement_of);
+    return choices_.choose(shape, candidates(shape.types, shape.accumulates), measurement_of);
   }
 
  private:
@@ -64,7 +74,7 @@ bool is_transposed(const at::Tensor& matrix) { return matrix.size(1) > 1 && matr
 Library library_for(ProductTypes types, const at::Tensor& out_MN, const at::Tensor& a_MK,
                     const at::Tensor& b_KN, bool accumulates) {
   if (out_MN.numel() * a_MK.size(1) < kLarge) {
-    return types == ProductTypes::kFp32 ? Library::kMkl : libraries_for(types).front();
+    return types == ProductTypes::kFp32 ? Library::kMkl : candidates(types, accumulates).front();
   }
   static SharedChoices choices;
   return choices.choose({.types = types,

@@ -1,7 +1,7 @@
 // Products by each library that there is, FP32 and BF16: what matmul() chooses from. Those of a
-// training step of a model of 34 M parameters: of each matrix the output, the gradient of the input,
-// and that of the weight, which is added in FP32. Run with OMP_NUM_THREADS=1 for one core, and with
-// ATOLL_BENCH_ROWS=4096 for the positions of a real step; as a test it has few.
+// training step of a model of 34 M parameters: of each matrix the output, the gradient of the
+// input, and that of the weight, which is added in FP32. Run with OMP_NUM_THREADS=1 for one core,
+// and with ATOLL_BENCH_ROWS=4096 for the positions of a real step; as a test it has few.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
@@ -73,27 +73,24 @@ void run(benchmark::State& state, const Matrix& matrix, Pass pass, ProductTypes 
   const Product product(matrix, pass, types);
   multiply(product);  // What is made once is made.
   for (auto _ : state) multiply(product);
-  state.counters["flop/s"] = benchmark::Counter(
-      2.0 * static_cast<double>(product.out_MN.numel() * product.a_MK.size(1)),
-      benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["flop/s"] =
+      benchmark::Counter(2.0 * static_cast<double>(product.out_MN.numel() * product.a_MK.size(1)),
+                         benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void add_candidates(const Matrix& matrix, Pass pass, ProductTypes types, const std::string& name) {
   const auto add = [&](const std::string& who, auto multiply) {
-    benchmark::RegisterBenchmark((name + "/" + who).c_str(),
-                                 [=](benchmark::State& state) {
-                                   run(state, matrix, pass, types, multiply);
-                                 })
-        ->UseRealTime();
+    benchmark::RegisterBenchmark((name + "/" + who).c_str(), [=](benchmark::State& state) {
+      run(state, matrix, pass, types, multiply);
+    })->UseRealTime();
   };
   for (const Library library : atl::model::libraries_for(types)) {
     add(std::string(atl::model::name_of(library)), [=](const Product& it) {
       atl::model::multiply_by(library, it.out_MN, it.a_MK, it.b_KN, it.accumulates);
     });
   }
-  add("chosen", [](const Product& it) {
-    atl::model::matmul(it.out_MN, it.a_MK, it.b_KN, it.accumulates);
-  });
+  add("chosen",
+      [](const Product& it) { atl::model::matmul(it.out_MN, it.a_MK, it.b_KN, it.accumulates); });
 }
 
 [[maybe_unused]] const bool kAdded = [] {

@@ -350,8 +350,7 @@ struct RotaryAttention : Function<RotaryAttention> {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty_like(qkv);
     of_type(qkv, [&]<typename T>(T) {
-      attention_backward(shape, in<T>(qkv), in<T>(saved[1]), in<T>(dy), in(saved[2]),
-                         out<T>(dqkv));
+      attention_backward(shape, in<T>(qkv), in<T>(saved[1]), in<T>(dy), in(saved[2]), out<T>(dqkv));
     });
     rotate_heads(shape, dqkv, saved[3], saved[4], Turn::kBackwards);
     return {dqkv, {}, {}, {}};
@@ -402,8 +401,8 @@ at::Tensor project(const Projection& projection, const at::Tensor& x) {
 }
 
 at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon) {
-  const auto fitting = [&](const at::Tensor& weight) {
-    return weight.defined() ? weight.to(x.scalar_type()) : weight;
+  const auto fitting = [&](const at::Tensor& weight) {  // The CPU's takes FP32 weights to any x.
+    return weight.defined() && !x.is_cpu() ? weight.to(x.scalar_type()) : weight;
   };
   return at::layer_norm(x, {x.size(-1)}, fitting(norm.weight.value), fitting(norm.bias.value),
                         epsilon);

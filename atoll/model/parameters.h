@@ -71,10 +71,6 @@ class Parameters {
   /// or vector, and its biases as one; they do not exist where the model has none.
   Projection projection(weights::Role role, int64_t layer = -1, int64_t expert = -1) const;
   bool trains() const { return gradients_P_.defined(); }
-  /// What activations are: FP32 or BF16.
-  at::ScalarType compute_type() const {
-    return narrow_P_.defined() ? at::kBFloat16 : at::kFloat;
-  }
   /// Rounds the values for those who compute in BF16, once for all uses in a step: whoever reads
   /// the model calls it after values_P() has changed.
   void narrow() const;

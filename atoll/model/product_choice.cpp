@@ -58,7 +58,8 @@ struct Candidate {
   std::vector<double> seconds = {};
 
   double best() const {
-    return seconds.empty() ? std::numeric_limits<double>::infinity() : *std::ranges::min_element(seconds);
+    return seconds.empty() ? std::numeric_limits<double>::infinity()
+                           : *std::ranges::min_element(seconds);
   }
   /// On a busy machine one lucky run says little: most rounds have to say the same.
   bool gains_over(const Candidate& usual) const {
@@ -100,7 +101,8 @@ ProductShape measured_part(const ProductShape& shape) {
            part.m * part.n > most_work / part.k;
   };
   while (is_too_much()) {
-    int64_t& longest = *std::ranges::max({&part.m, &part.n, &part.k}, {}, [](auto* p) { return *p; });
+    int64_t& longest =
+        *std::ranges::max({&part.m, &part.n, &part.k}, {}, [](auto* p) { return *p; });
     longest = (longest + 1) / 2;
   }
   return part;
@@ -135,10 +137,11 @@ ProductPolicy product_policy(const char* setting, const char* cache, const char*
   if (const auto library = library_named(said)) return {.pinned = library};
   if (said.find('/') != said.npos) return {.file = fs::path(said)};
   if (said != "measured") {
-    throw UsageError(fmt::format(
-        "the environment variable ATOLL_PRODUCTS is '{}': it must be measured, usual, {}, or a path "
-        "with a slash",
-        said, fmt::join(kLibraryNames, ", ")));
+    throw UsageError(
+        fmt::format("the environment variable ATOLL_PRODUCTS is '{}': it must be measured, usual, "
+                    "{}, or a path "
+                    "with a slash",
+                    said, fmt::join(kLibraryNames, ", ")));
   }
   fs::path folder;
   if (is_set(cache)) {

@@ -73,9 +73,9 @@ class ProductChoices {
  public:
   explicit ProductChoices(ProductPolicy policy);
 
-  /// Of `candidates`, of which the first is the usual one. `prepare` makes what a measurement needs,
-  /// for measured_part() of the shape; it is called only when there is one. Where nothing can be
-  /// remembered the usual one is taken. The same shape always has the same answer.
+  /// Of `candidates`, of which the first is the usual one. `prepare` makes what a measurement
+  /// needs, for measured_part() of the shape; it is called only when there is one. Where nothing
+  /// can be remembered the usual one is taken. The same shape always has the same answer.
   Library choose(const ProductShape& shape, std::span<const Library> candidates,
                  const std::function<ProductRun(const ProductShape&)>& prepare);
 

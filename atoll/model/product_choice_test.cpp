@@ -162,7 +162,8 @@ TEST(ProductChoiceTest, TheNextProcessChoosesAlikeWhateverItWouldMeasure) {
     EXPECT_EQ((Machine{.widened = 0.5}).choose(choices), kWidened);
   }
   const std::string text = read_file(file);
-  EXPECT_NE(text.find("bf16 m=4096 n=2048 k=512 a=rows b=columns threads=2 = widened\n"), text.npos);
+  EXPECT_NE(text.find("bf16 m=4096 n=2048 k=512 a=rows b=columns threads=2 = widened\n"),
+            text.npos);
   Machine other{.onednn = 0.1};
   ProductChoices choices = remembering(file);
   EXPECT_EQ(other.choose(choices), kWidened);
@@ -308,8 +309,9 @@ TEST(ProductChoiceTest, TheEnvironmentSaysWhereChoicesComeFrom) {
   EXPECT_EQ(file("./here", "/c", "/h"), "./here");
   EXPECT_EQ(product_policy("onednn", "/c", "/h", "").pinned, kOneDnn);
   EXPECT_EQ(product_policy("mkl", nullptr, nullptr, "").pinned, kMkl);
-  EXPECT_NE(message_of<UsageError>([] { product_policy("openblas", nullptr, nullptr, ""); })
-                .find("ATOLL_PRODUCTS is 'openblas': it must be measured, usual, mkl"),
+  EXPECT_NE(message_of<UsageError>([] {
+              product_policy("openblas", nullptr, nullptr, "");
+            }).find("ATOLL_PRODUCTS is 'openblas': it must be measured, usual, mkl"),
             std::string::npos);
 }
 

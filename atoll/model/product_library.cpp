@@ -28,10 +28,12 @@ __attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const
 }
 
 // MKL's, which LibTorch's builds for x86 have in them; columns first, as in Fortran.
-extern "C" __attribute__((weak)) void gemm_bf16bf16f32_(
-    const char* transa, const char* transb, const int* m, const int* n, const int* k,
-    const float* alpha, const c10::BFloat16* a, const int* lda, const c10::BFloat16* b,
-    const int* ldb, const float* beta, float* c, const int* ldc);
+extern "C" __attribute__((weak)) void gemm_bf16bf16f32_(const char* transa, const char* transb,
+                                                        const int* m, const int* n, const int* k,
+                                                        const float* alpha, const c10::BFloat16* a,
+                                                        const int* lda, const c10::BFloat16* b,
+                                                        const int* ldb, const float* beta, float* c,
+                                                        const int* ldc);
 
 namespace atl::model {
 namespace {
@@ -117,7 +119,8 @@ void multiply_bf16(Library library, const at::Tensor& out_MN, const at::Tensor& 
                 b_KN.to(at::kFloat), accumulates);
 }
 
-/// LibTorch may be built without a library, and some versions round FP32 that they multiply to BF16.
+/// LibTorch may be built without a library, and some versions round FP32 that they multiply to
+/// BF16.
 bool is_exact(Library library, ProductTypes types) {
   constexpr int64_t kSize = 48;
   const at::ScalarType in = types == ProductTypes::kFp32 ? at::kFloat : at::kBFloat16;
@@ -153,8 +156,8 @@ bool is_there(Library library, ProductTypes types) {
   return false;
 }
 
-/// What the CPU's kind suggests, best first; the last one is always there. MKL's FP32 code for AMD's
-/// CPUs leaves half of AVX-512 unused.
+/// What the CPU's kind suggests, best first; the last one is always there. MKL's FP32 code for
+/// AMD's CPUs leaves half of AVX-512 unused.
 std::vector<Library> suggested(ProductTypes types) {
   using enum Library;
   if (types == ProductTypes::kFp32) {
@@ -181,8 +184,7 @@ std::vector<Library> usable(ProductTypes types) {
 }  // namespace
 
 bool has_dense_rows(const at::Tensor& out_MN) {
-  return out_MN.is_contiguous() ||
-         (out_MN.stride(1) == 1 && out_MN.stride(0) >= out_MN.size(1));
+  return out_MN.is_contiguous() || (out_MN.stride(1) == 1 && out_MN.stride(0) >= out_MN.size(1));
 }
 
 std::optional<ProductTypes> product_types(const at::Tensor& out_MN, const at::Tensor& a_MK,
@@ -243,8 +245,8 @@ std::string product_machine() {
                                  at::get_mkldnn_version(), at::get_cpu_capability());
   // Of the first core, and nothing that changes from one look to the next, as its frequency does.
   constexpr std::array<std::string_view, 10> kLasting{
-      "vendor_id",       "cpu family", "model",    "model name",  "stepping", "flags",
-      "CPU implementer", "CPU part",   "Features", "CPU variant",
+      "vendor_id", "cpu family",      "model",    "model name", "stepping",
+      "flags",     "CPU implementer", "CPU part", "Features",   "CPU variant",
   };
   std::ifstream cores("/proc/cpuinfo");
   for (std::string line; std::getline(cores, line) && !line.empty();) {

@@ -25,8 +25,8 @@ bool has_dense_rows(const at::Tensor& out_MN);
 /// is the usual one: that which the CPU's kind suggests.
 const std::vector<Library>& libraries_for(ProductTypes types);
 
-/// By this one, on the CPU. out_MN has dense rows; a_MK and b_KN may have any strides. BF16 is never
-/// added to. kOneDnn rounds what it makes of BF16 to BF16, also where FP32 is asked for.
+/// By this one, on the CPU. out_MN has dense rows; a_MK and b_KN may have any strides. BF16 is
+/// never added to. kOneDnn rounds what it makes of BF16 to BF16, also where FP32 is asked for.
 void multiply_by(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                  const at::Tensor& b_KN, bool accumulates);
 

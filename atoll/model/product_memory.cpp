@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHeading =
-    "# Which library multiplies matrices of a shape quickest here, as Atoll measured it (docs/operations.md).\n"
+    "# Which library multiplies matrices of a shape quickest here, as Atoll measured it "
+    "(docs/operations.md).\n"
     "# Runs hang on it to the bit: remove this file only while none goes on.\n";
 constexpr std::string_view kBetween = " = ";
 constexpr std::string_view kSum = "sum ";
@@ -29,7 +30,8 @@ std::string sum_line(std::string_view text) {
 
 std::string memory_text(const Answers& answers) {
   std::string text(kHeading);
-  for (const auto& [what, answer] : answers) text += fmt::format("{}{}{}\n", what, kBetween, answer);
+  for (const auto& [what, answer] : answers)
+    text += fmt::format("{}{}{}\n", what, kBetween, answer);
   return text + sum_line(text);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // What was measured once, in a file of the user: lines "what = answer", and a sum over them. All
-// processes on a machine share it. An answer that is there is never replaced; a file that is damaged
-// is put aside. It is replaced as a whole, so readers need no lock. One thread at a time.
+// processes on a machine share it. An answer that is there is never replaced; a file that is
+// damaged is put aside. It is replaced as a whole, so readers need no lock. One thread at a time.
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -27,9 +27,9 @@ class ProductMemory {
   /// `path` and the folders that lead to it need not be there.
   explicit ProductMemory(std::filesystem::path path);
 
-  /// What is remembered, else what `measure` says, which is remembered from then on; other processes
-  /// that ask meanwhile wait, so that they neither disturb the measurement nor make their own.
-  /// Nothing, without a measurement, where nothing can be remembered.
+  /// What is remembered, else what `measure` says, which is remembered from then on; other
+  /// processes that ask meanwhile wait, so that they neither disturb the measurement nor make their
+  /// own. Nothing, without a measurement, where nothing can be remembered.
   std::optional<std::string> find_or_measure(const std::string& what,
                                              const std::function<std::string()>& measure);
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "atoll/plan/plan_memory.h"
-
 namespace atl::plan {
 namespace {
 
@@ -53,16 +51,6 @@ double token_operations(const weights::ModelConfig& model, int64_t sequence_leng
   const auto width = static_cast<double>(model.num_heads * model.head_size());
   return 6 * multiplied_parameters(model) +
          12 * width * seen / static_cast<double>(sequence_length);
-}
-
-double step_bytes(const weights::ModelConfig& model, int64_t sequence_length, int64_t rows,
-                  bool is_cpu) {
-  const auto params = static_cast<double>(weights::num_parameters(model));
-  const PlannedMemory held =
-      planned_memory(params, {.method = "single"}, /*num_members=*/1, is_cpu);
-  const double training = held.parameters + held.gradients + held.moments;
-  const double row = activation_bytes(model, sequence_length, is_cpu);
-  return training + with_rows({}, row, rows).activations;
 }
 
 }  // namespace atl::plan

@@ -1,5 +1,5 @@
 #pragma once
-// What a training step costs: operations, and the memory without which it cannot begin. Pure.
+// What a training step costs in operations. Pure.
 #include <cstdint>
 
 #include "atoll/weights/config.h"
@@ -15,10 +15,5 @@ double multiplied_parameters(const weights::ModelConfig& model);
 /// layer, its own and earlier ones, on the average of a row. What a backward pass computes again to
 /// save memory does not count.
 double token_operations(const weights::ModelConfig& model, int64_t sequence_length);
-
-/// On one device, alone: parameters, gradients and AdamW's moments in FP32, and activations of the
-/// rows.
-double step_bytes(const weights::ModelConfig& model, int64_t sequence_length, int64_t rows,
-                  bool is_cpu);
 
 }  // namespace atl::plan

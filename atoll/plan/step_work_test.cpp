@@ -62,16 +62,5 @@ TEST(StepWork, AttentionSeesWhatItsWindowsLeave) {
                    attention_operations(model, 12));
 }
 
-TEST(StepWork, MemoryGrowsWithParametersAndRows) {
-  const weights::ModelConfig model = small();
-  const auto params = static_cast<double>(weights::num_parameters(model));
-  const double one = step_bytes(model, 32, 1, true);
-  const double two = step_bytes(model, 32, 2, true);
-  EXPECT_GT(one, 16 * params);
-  EXPECT_GT(two, one);
-  // Another row brings its activations alone.
-  EXPECT_NEAR(step_bytes(model, 32, 3, true) - two, two - one, 1);
-}
-
 }  // namespace
 }  // namespace atl::plan

@@ -9,16 +9,20 @@
 
 namespace atl::plan {
 
-/// A replica that is to train, on a device with that much memory.
+/// A process of a replica that is to train, with that much memory for itself.
 struct TrainingFit {
   weights::ModelConfig model;
   method::TrainOptions train;
-  int64_t rows = 1;  // Of its share of a step; train.micro_batch_rows at a time, 0: all.
+  int64_t rows = 1;           // The replica's share of a step: micro_batch_rows at a time, 0: all.
+  int64_t num_processes = 1;  // Of the replica.
   double memory_bytes = 0;
 
   bool is_on_cpu() const { return train.device == "cpu"; }
+  /// Micro-batches are dealt to processes whole, or their rows are (group/share.h).
   int64_t rows_at_a_time() const {
-    return train.micro_batch_rows > 0 ? train.micro_batch_rows : rows;
+    const int64_t micro = train.micro_batch_rows > 0 ? train.micro_batch_rows : rows;
+    if (rows / micro % num_processes == 0) return micro;
+    return micro > num_processes ? micro / num_processes : 1;
   }
 };
 
@@ -29,7 +33,7 @@ double state_bytes(const TrainingFit& fit);
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time);
 
 /// How much is needed and there, and which settings to change, with values that would fit: the end
-/// of a sentence that says what went wrong.
-std::string memory_advice(const TrainingFit& fit);
+/// of a sentence that says what went wrong. What `was_tried` does not fit, whatever is reckoned.
+std::string memory_advice(const TrainingFit& fit, bool was_tried = false);
 
 }  // namespace atl::plan

@@ -30,6 +30,9 @@ TEST(TrainingMemory, NamesTheMostRowsThatFitAndDivideTheShare) {
   EXPECT_THAT(memory_advice(fit), HasSubstr("fewer would fit: --train.micro_batch_rows=16"));
   fit.train.micro_batch_rows = 24;
   EXPECT_THAT(memory_advice(fit), HasSubstr("24 rows of 512"));
+  // The allocator knows better than what is reckoned.
+  fit.memory_bytes = 1e12;
+  EXPECT_THAT(memory_advice(fit, /*was_tried=*/true), HasSubstr("--train.micro_batch_rows=12"));
 }
 
 TEST(TrainingMemory, WhereNotOneRowFitsItNamesWhatMakesOneFit) {
@@ -40,6 +43,19 @@ TEST(TrainingMemory, WhereNotOneRowFitsItNamesWhatMakesOneFit) {
   fit.memory_bytes = state_bytes(fit);
   EXPECT_THAT(memory_advice(fit), HasSubstr("choose a smaller model"));
   EXPECT_THAT(memory_advice(fit), Not(HasSubstr("would fit")));
+}
+
+TEST(TrainingMemory, ProcessesShareRowsAndWhereAskedForMoments) {
+  TrainingFit fit = fit_in(1e9);
+  fit.num_processes = 4;
+  EXPECT_EQ(fit.rows_at_a_time(), 12);
+  fit.train.micro_batch_rows = 12;  // Four of them.
+  EXPECT_EQ(fit.rows_at_a_time(), 12);
+  fit.train.micro_batch_rows = 24;
+  EXPECT_EQ(fit.rows_at_a_time(), 6);
+  const double whole = state_bytes(fit);
+  fit.train.shard = "zero1";
+  EXPECT_DOUBLE_EQ(state_bytes(fit), whole * (8 + 8.0 / 4) / 16);
 }
 
 TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {

@@ -147,8 +147,9 @@ void check_adapter(const RunConfig& config) {
         fmt::format("train.device = '{}': adapters are trained on the CPU", config.train.device));
   }
   if (config.train.precision != "fp32") {
-    throw UsageError(fmt::format("train.precision = '{}': adapters are trained in fp32; leave it out",
-                                 config.train.precision));
+    throw UsageError(
+        fmt::format("train.precision = '{}': adapters are trained in fp32; leave it out",
+                    config.train.precision));
   }
   if (config.train.activation_checkpointing) {
     throw UsageError(

@@ -138,9 +138,7 @@ TEST(DeviceCodecTest, MakesThemWithoutTheHostsMemory) {
 }
 
 /// Where the operations are tried, beside the CPU.
-std::vector<at::Device> devices() {
-  return {at::kCPU, model::stand_in::a_device()};
-}
+std::vector<at::Device> devices() { return {at::kCPU, model::stand_in::a_device()}; }
 
 TEST(DeviceCodecTest, RefusesWhatTheCodecsRefuseInTheSameWords) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

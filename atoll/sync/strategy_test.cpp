@@ -98,8 +98,7 @@ TEST(StrategyTest, ChangesOfTheLiveParametersAreCountedAndNothingElse) {
         const at::Tensor before_P = trainee.values_P.clone();
         const int64_t num_changes = trainee.strategy->num_changes();
         EXPECT_TRUE(trainee.strategy->after_step(step));
-        EXPECT_EQ(trainee.strategy->num_changes() == num_changes,
-                  trainee.values_P.equal(before_P))
+        EXPECT_EQ(trainee.strategy->num_changes() == num_changes, trainee.values_P.equal(before_P))
             << method.name << ", step " << step;
       }
       return true;

@@ -21,9 +21,9 @@ struct Family {
   int64_t num_kv_heads;
   int64_t sliding_window = 0;
 };
-const std::vector<Family> kFamilies = {{"llama", true, 2},     {"qwen3", false, 4},
-                                       {"qwen2", true, 2, 9},  {"olmo2", false, 2},
-                                       {"gpt_neox", false, 4}, {"gpt2", true, 4}};
+const std::vector<Family> kFamilies = {
+    {"llama", true, 2},     {"qwen3", false, 4}, {"qwen2", true, 2, 9}, {"olmo2", false, 2},
+    {"gpt_neox", false, 4}, {"gpt2", true, 4},   {"gemma2", true, 2, 9}};
 
 model::Model make_model(const Family& family, at::Device device) {
   model::Model model({.architecture = family.architecture,

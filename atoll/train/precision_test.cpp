@@ -5,6 +5,7 @@
 
 #include "atoll/data/batches.h"
 #include "atoll/model/model.h"
+#include "atoll/model/watched_attention.h"
 #include "atoll/train/learner.h"
 
 namespace atl::train {
@@ -29,6 +30,13 @@ std::vector<ModelConfig> families() {
     all.push_back(small(architecture));
   }
   all.front().num_kv_heads = 2;
+  all.back().activation = "gelu_tanh";
+  ModelConfig capped = small("gemma2");
+  capped.layer_pattern = "sf";
+  capped.sliding_window = 9;
+  capped.attention_softcap = 20;
+  capped.logits_softcap = 10;
+  all.push_back(capped);
   ModelConfig experts = small("mixtral");
   experts.num_experts = 4;
   experts.experts_per_token = 2;
@@ -38,8 +46,7 @@ std::vector<ModelConfig> families() {
 }
 
 Batch batch() {
-  const at::Tensor inputs =
-      (at::arange(3 * 70, at::kLong) * 7919 + 13).remainder(97).view({3, 70});
+  const at::Tensor inputs = (at::arange(3 * 70, at::kLong) * 7919 + 13).remainder(97).view({3, 70});
   const at::Tensor ignored = at::full({3, 1}, data::kIgnoredTarget, at::kLong);
   return {inputs, at::cat({inputs.narrow(1, 1, 69), ignored}, 1)};
 }
@@ -74,20 +81,27 @@ TEST(PrecisionTest, Bf16FindsTheGradientsOfFp32) {
     const Learned found = learn(config, {.precision = "bf16"});
     EXPECT_NEAR(found.loss, wanted.loss, 3e-3 * wanted.loss);
     // Where experts are nearly as good as each other, rounding chooses.
-    EXPECT_LT(distance(found.gradients_P, wanted.gradients_P),
-              config.num_experts > 0 ? 0.2 : 0.03);
+    EXPECT_LT(distance(found.gradients_P, wanted.gradients_P), config.num_experts > 0 ? 0.2 : 0.03);
     EXPECT_GT(distance(found.gradients_P, wanted.gradients_P), 1e-5) << "it was not in BF16";
     EXPECT_EQ(found.gradients_P.scalar_type(), at::kFloat);
   }
 }
 
 TEST(PrecisionTest, ActivationCheckpointingGivesTheSameBits) {
+  int64_t visits = 0;
+  const model::WatchedAttention watch([&](int64_t /*layer*/, const at::Tensor& qkv_BTF) {
+    ++visits;
+    return qkv_BTF;
+  });
   for (const ModelConfig& config : families()) {
     for (const char* precision : {"fp32", "bf16"}) {
       SCOPED_TRACE(config.architecture + " " + precision);
+      visits = 0;
       const Learned wanted = learn(config, {.precision = precision});
+      EXPECT_EQ(visits, 2 * config.num_layers);  // Of two batches.
       const Learned found =
           learn(config, {.precision = precision, .activation_checkpointing = true});
+      EXPECT_EQ(visits, 6 * config.num_layers) << "layers were not computed again";
       EXPECT_EQ(found.loss, wanted.loss);
       EXPECT_TRUE(at::equal(found.gradients_P, wanted.gradients_P));
     }
