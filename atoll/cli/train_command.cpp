@@ -200,8 +200,8 @@ void check_devices(const TrainArguments& arguments, const run::RunConfig& config
   if (arguments.processes < 2 || config.swarm.num_replicas() == 1) return;
   if (config.train.device != "cuda") return;
   throw UsageError(
-      fmt::format("train.device = 'cuda' with {} islands of {} processes: all islands would take the "
-                  "same devices; start each with its own (CUDA_VISIBLE_DEVICES=0,1 atoll join ...)",
+      fmt::format("train.device = 'cuda' with {} islands of {} processes: all islands would take the"
+                  " same devices; start each with its own (CUDA_VISIBLE_DEVICES=0,1 atoll join ...)",
                   config.swarm.num_replicas(), arguments.processes));
 }
 
