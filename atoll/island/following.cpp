@@ -37,8 +37,9 @@ void require_same(const run::ProcessPlace& place, const std::string& leaders, co
   run::RunConfig theirs;
   theirs.settings().apply_toml(leaders, kLeadersSettings);
   run::RunConfig own = run::load_config(asked.config_file, asked.overrides);
-  const auto mine = own.settings();
-  for (const auto& setting : theirs.settings().settings()) {
+  const SettingList mine = own.settings();
+  const SettingList told = theirs.settings();
+  for (const Setting& setting : told.settings()) {
     if (std::ranges::find(kOwn, setting.name()) != kOwn.end()) continue;
     const auto same = std::ranges::find(mine.settings(), setting.name(), &Setting::name);
     if (same->text() == setting.text()) continue;
