@@ -199,17 +199,10 @@ void check_processes(const TrainArguments& arguments, bool alone, bool is_one_of
 void check_devices(const TrainArguments& arguments, const run::RunConfig& config) {
   if (arguments.processes < 2 || config.swarm.num_replicas() == 1) return;
   if (config.train.device != "cuda") return;
-<<<<<<< HEAD
   throw UsageError(fmt::format(
       "train.device = 'cuda' with {} islands of {} processes: all islands would take the "
       "same devices; start each with its own (CUDA_VISIBLE_DEVICES=0,1 atoll join ...)",
       config.swarm.num_replicas(), arguments.processes));
-=======
-  throw UsageError(fmt::format(
-      "train.device = 'cuda' with {} islands of {} processes: all islands would take the"
-      " same devices; start each with its own (CUDA_VISIBLE_DEVICES=0,1 atoll join ...)",
-      config.swarm.num_replicas(), arguments.processes));
->>>>>>> group
 }
 
 /// What is wrong whatever models are in process 0's folders: nobody waits for who has ended by it.
