@@ -80,10 +80,10 @@ TEST(ShareTest, UpdatesOfPartsAreTheUpdateOfTheWhole) {
       parts.push_back(train::make_inner_optimizer(options, part_of(target(parts_P), begin, end)));
     }
     for (int step = 0; step < 3; ++step) {
-      const train::StepOptions options{.lr = 1e-2, .weight_decay = 0.1};
-      whole->step(options);
+      const train::StepOptions each{.lr = 1e-2, .weight_decay = 0.1};
+      whole->step(each);
       gradients_P.copy_(given_P);  // It was consumed.
-      for (const auto& part : parts) part->step(options);
+      for (const auto& part : parts) part->step(each);
       gradients_P.copy_(given_P);
     }
     EXPECT_TRUE(whole_P.allclose(parts_P, 1e-6, 1e-7)) << optimizer;
