@@ -1,6 +1,7 @@
 // Training in BF16 beside the same in FP32, and activation checkpointing beside none, for all kinds
 // of layers that the decoder has.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "atoll/data/batches.h"
@@ -57,6 +58,7 @@ struct Learned {
 };
 
 Learned learn(const ModelConfig& config, const method::TrainOptions& options) {
+  at::set_num_threads(1);  // Of products this small threads only wait for each other.
   model::Model model(config, at::kCPU, purpose_of(options));
   model.set_activation_checkpointing(options.activation_checkpointing);
   model.initialise(5);
