@@ -318,7 +318,7 @@ class PlanTest(unittest.TestCase):
         # A name goes to terminals and into a file that plan reads.
         for name in ("a\nb", "a\x7fb", "a b", 'a"b', "\x1b[31m", "n" * 65):
             self.assert_refused(2, "--name must be", "--measure", "--name", name)
-        self.assert_refused(1, "cannot be measured", "--measure", "--train.device=nonsense", *SMALL_STEP)
+        self.assert_refused(2, "cannot be measured", "--measure", "--train.device=nonsense", *SMALL_STEP)
 
 
 if __name__ == "__main__":
