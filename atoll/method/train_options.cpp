@@ -12,6 +12,37 @@
 
 namespace atl::method {
 
+namespace {
+
+/// On what a replica computes, and how.
+void add_machine(TrainOptions& options, SettingList& list) {
+  list.add("threads", options.threads, "CPU threads of this island; 0 = all cores",
+           {.min = 0, .max = 4096});
+  list.local();
+  list.add("device", options.device, "where this island computes: cpu, cuda, cuda:1, ...");
+  list.local();
+  list.add("precision", options.precision,
+           "of activations and products; bf16: parameters, their gradients and moments stay fp32",
+           {"fp32", "bf16"});
+  list.unsaid_if(options.precision == "fp32");
+  list.add("activation_checkpointing", options.activation_checkpointing,
+           "keep what each layer reads alone, and compute the rest again on the way back: a third "
+           "more work, a fraction of the memory");
+  list.local();
+  list.add("shard", options.shard,
+           "an island of several processes: none, each has all of the optimiser's moments; zero1, "
+           "each has those of its part of the parameters and updates that part",
+           {"none", "zero1"});
+  list.local();
+  list.add("process_timeout", options.process_timeout,
+           "seconds that an island's processes wait for one that has not come, or gives no sign "
+           "of life",
+           {.min = 5, .max = 1e6});
+  list.local();
+}
+
+}  // namespace
+
 void TrainOptions::visit(SettingList& list) {
   list.section("train", "one replica's inner training");
   list.add("steps", steps, "inner steps in the whole run", {.min = 1});
@@ -64,29 +95,7 @@ void TrainOptions::visit(SettingList& list) {
   list.add("keep_checkpoints", keep_checkpoints,
            "older checkpoints are deleted, as far as resuming does not need them; 0 = keep all",
            {.min = 0});
-  list.add("threads", threads, "CPU threads of this island; 0 = all cores",
-           {.min = 0, .max = 4096});
-  list.local();
-  list.add("device", device, "where this island computes: cpu, cuda, cuda:1, ...");
-  list.local();
-  list.add("precision", precision,
-           "of activations and products; bf16: parameters, their gradients and moments stay fp32",
-           {"fp32", "bf16"});
-  list.unsaid_if(precision == "fp32");
-  list.add("activation_checkpointing", activation_checkpointing,
-           "keep what each layer reads alone, and compute the rest again on the way back: a third "
-           "more work, a fraction of the memory");
-  list.local();
-  list.add("shard", shard,
-           "an island of several processes: none, each has all of the optimiser's moments; zero1, "
-           "each has those of its part of the parameters and updates that part",
-           {"none", "zero1"});
-  list.local();
-  list.add("process_timeout", process_timeout,
-           "seconds that an island's processes wait for one that has not come, or gives no sign "
-           "of life",
-           {.min = 5, .max = 1e6});
-  list.local();
+  add_machine(*this, list);
 }
 
 void check_used(const TrainOptions& options, std::string_view field) {

@@ -39,8 +39,10 @@ bool is_right() {
     for (int64_t i = 0; i < 2; ++i) {
       a[i * kSize + k] = static_cast<float>(k + i);
       pairs[(k / 2 * 2 + i) * 2 + k % 2] = static_cast<float>(k - 3 * i);
+      for (int64_t j = 0; j < 2; ++j) {
+        wanted[i * 2 + j] += static_cast<float>((k + i) * (k - 3 * j));
+      }
     }
-    for (int64_t i = 0; i < 4; ++i) wanted[i] += static_cast<float>((k + i / 2) * (k - i % 2 * 3));
   }
   try {
     const SmallProducts small;
