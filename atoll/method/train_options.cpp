@@ -11,7 +11,6 @@
 #include "atoll/base/error.h"
 
 namespace atl::method {
-
 namespace {
 
 /// On what a replica computes, and how.
