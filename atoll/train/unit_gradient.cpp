@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace atl::train {
@@ -26,23 +27,33 @@ UnitGradient::UnitGradient(Learner& learner, const data::Mixture& mixture,
 
 double UnitGradient::add(int64_t unit) {
   learner_.begin_unit(unit);
-  const std::vector<int64_t> rows = rows_.rows(unit / num_units_);
+  go_to(unit / num_units_);
   // Most likely those of the next step come next; another unit's are read like any others.
   const auto begin = static_cast<size_t>(unit % num_units_ * num_rows_);
-  const std::vector<int64_t> next = rows_.rows(unit / num_units_ + 1);
-  rows_.will_fill(std::span(next).subspan(begin, static_cast<size_t>(num_rows_)));
+  rows_.will_fill(std::span(next_rows_).subspan(begin, static_cast<size_t>(num_rows_)));
   const auto as_span = [](const at::Tensor& ids_BT) {
     return std::span(ids_BT.mutable_data_ptr<int64_t>(), static_cast<size_t>(ids_BT.numel()));
   };
   std::vector<Batch> batches;
   for (int64_t micro = 0; micro < num_rows_ / micro_rows_; ++micro) {
-    const std::span<const int64_t> mine = std::span(rows).subspan(
-        begin + static_cast<size_t>(micro * micro_rows_), static_cast<size_t>(micro_rows_));
+    const std::span<const int64_t> mine =
+        std::span<const int64_t>(step_rows_)
+            .subspan(begin + static_cast<size_t>(micro * micro_rows_),
+                     static_cast<size_t>(micro_rows_));
     batches.push_back({at::empty({micro_rows_, sequence_length_}, at::kLong),
                        at::empty({micro_rows_, sequence_length_}, at::kLong)});
     rows_.fill(mine, as_span(batches.back().inputs_BT), as_span(batches.back().targets_BT));
   }
   return learner_.add_gradients(batches);
+}
+
+/// Each step's rows are asked for once: where a pass over the data ends that orders all of the
+/// next.
+void UnitGradient::go_to(int64_t step) {
+  if (step_ == step) return;
+  step_rows_ = step_ && *step_ + 1 == step ? std::move(next_rows_) : rows_.rows(step);
+  next_rows_ = rows_.rows(step + 1);
+  step_ = step;
 }
 
 double UnitGradient::time(const Clock& clock) {

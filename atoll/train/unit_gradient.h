@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "atoll/base/clock.h"
 #include "atoll/data/batches.h"
@@ -32,12 +34,17 @@ class UnitGradient {
   int64_t num_tokens() const { return num_rows_ * sequence_length_; }
 
  private:
+  void go_to(int64_t step);
+
   Learner& learner_;
   data::Batches rows_;
   int64_t num_units_;
   int64_t num_rows_;    // Of a unit,
   int64_t micro_rows_;  // and of a micro-batch.
   int64_t sequence_length_;
+  std::optional<int64_t> step_;  // Of which the rows are,
+  std::vector<int64_t> step_rows_;
+  std::vector<int64_t> next_rows_;  // and those of the step behind it.
 };
 
 }  // namespace atl::train
