@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "atoll/base/error.h"
+#include "atoll/model/torch_error.h"
 #include "atoll/run/process_listener.h"
 
 namespace atl::group {
@@ -51,8 +52,7 @@ Store connect(const run::ProcessPlace& place, Duration patience, bool opens) {
     auto store = c10::make_intrusive<c10d::TCPStore>(place.address, options);
     return c10::make_intrusive<c10d::PrefixStore>("atoll/" + place.attempt, std::move(store));
   } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    const std::string reason = text.substr(0, text.find('\n'));
+    const std::string reason = model::first_line(error);
     if (opens) throw cannot_listen(reason);
     throw InputError(fmt::format(
         "process {} of {} found nobody at {}, where the island's processes meet, for {:.0f} s "

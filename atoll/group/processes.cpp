@@ -21,6 +21,7 @@
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
 #include "atoll/group/watch.h"
+#include "atoll/model/torch_error.h"
 
 namespace atl::group {
 namespace {
@@ -44,8 +45,7 @@ std::string command_key(int64_t number) { return fmt::format("command/{}", numbe
 
 std::string first_line(const std::exception& error) {
   const auto* const torch = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  return torch != nullptr ? model::first_line(*torch) : error.what();
 }
 
 /// No thread that waits for the store can be ended: the program does.
@@ -286,6 +286,17 @@ class OnHost {
   const at::Tensor host_;
 };
 
+/// Of `size` values, each with who owns it.
+std::vector<std::pair<at::Tensor, int64_t>> owned_buckets(const Processes& processes,
+                                                          const OnHost& host, int64_t size) {
+  std::vector<std::pair<at::Tensor, int64_t>> owned;
+  for (int64_t rank = 0; rank < processes.size(); ++rank) {
+    const auto [begin, end] = processes.part(size, rank);
+    for (at::Tensor& bucket : host.buckets(begin, end)) owned.emplace_back(std::move(bucket), rank);
+  }
+  return owned;
+}
+
 Work broadcast_from(c10d::Backend& backend, const at::Tensor& values, int64_t rank) {
   std::vector<at::Tensor> one{values};
   c10d::BroadcastOptions options;
@@ -332,14 +343,11 @@ void Processes::sum_to_owners(const at::Tensor& values_P) {
   const at::NoGradGuard no_grad;
   const OnHost host(values_P);
   shell_->collective([&](std::vector<Work>& works) {
-    for (int64_t rank = 0; rank < size(); ++rank) {
-      const auto [begin, end] = part(values_P.numel(), rank);
-      for (const at::Tensor& bucket : host.buckets(begin, end)) {
-        std::vector<at::Tensor> one{bucket};
-        c10d::ReduceOptions options;
-        options.rootRank = rank;
-        works.push_back(shell_->backend().reduce(one, options));
-      }
+    for (const auto& [bucket, owner] : owned_buckets(*this, host, values_P.numel())) {
+      std::vector<at::Tensor> one{bucket};
+      c10d::ReduceOptions options;
+      options.rootRank = owner;
+      works.push_back(shell_->backend().reduce(one, options));
     }
   });
   host.put_back();
@@ -349,11 +357,8 @@ void Processes::share_parts(const at::Tensor& values_P) {
   const at::NoGradGuard no_grad;
   const OnHost host(values_P);
   shell_->collective([&](std::vector<Work>& works) {
-    for (int64_t rank = 0; rank < size(); ++rank) {
-      const auto [begin, end] = part(values_P.numel(), rank);
-      for (const at::Tensor& bucket : host.buckets(begin, end)) {
-        works.push_back(broadcast_from(shell_->backend(), bucket, rank));
-      }
+    for (const auto& [bucket, owner] : owned_buckets(*this, host, values_P.numel())) {
+      works.push_back(broadcast_from(shell_->backend(), bucket, owner));
     }
   });
   host.put_back();

@@ -15,6 +15,7 @@
 #include "atoll/base/event.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
+#include "atoll/model/torch_error.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/train/unit_gradient.h"
 
@@ -199,8 +200,7 @@ void follow(group::Processes& processes, const Asked& asked) {
       }
     }
   } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    const std::string reason = "LibTorch: " + text.substr(0, text.find('\n'));
+    const std::string reason = "LibTorch: " + model::first_line(error);
     processes.fail(reason);
     throw InputError(reason);
   } catch (const std::exception& error) {

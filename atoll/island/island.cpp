@@ -18,6 +18,7 @@
 #include "atoll/island/materials.h"
 #include "atoll/island/membership.h"
 #include "atoll/island/training_run.h"
+#include "atoll/model/torch_error.h"
 #include "atoll/run/events.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/weights/checkpoint.h"
@@ -44,8 +45,7 @@ run::Summary without_backtrace(const std::function<run::Summary()>& train) {
   try {
     return train();
   } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    throw InputError("LibTorch: " + text.substr(0, text.find('\n')));
+    throw InputError("LibTorch: " + model::first_line(error));
   }
 }
 
