@@ -12,6 +12,7 @@
 #include <functional>
 #include <tuple>
 
+#include "atoll/model/composite.h"
 #include "atoll/model/product_library.h"
 
 namespace atl::model {
@@ -123,8 +124,8 @@ TEST(MatmulTest, EachLibraryIsExact) {
 
 /// What others than the libraries do: LibTorch's own way, as on devices and for FP64.
 TEST(MatmulTest, LibTorchAloneIsExact) {
-  expect_exact_everywhere(multiply_by_libtorch, kFp32, /*rounds=*/false);
-  expect_exact_everywhere(multiply_by_libtorch, kBf16ToFp32, /*rounds=*/true);
+  expect_exact_everywhere(composite::matmul, kFp32, /*rounds=*/false);
+  expect_exact_everywhere(composite::matmul, kBf16ToFp32, /*rounds=*/false);
   expect_exact_everywhere(matmul, {at::kDouble, at::kDouble}, /*rounds=*/false);
 }
 

@@ -1,7 +1,6 @@
 #include "atoll/model/product_library.h"
 
 #include <ATen/Version.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -19,6 +18,7 @@
 #include <string_view>
 
 #include "atoll/base/check.h"
+#include "atoll/model/composite.h"
 
 // LibTorch's own way to oneDNN, which no header of its names. Without it, or where it is not exact,
 // everything goes LibTorch's usual way.
@@ -100,6 +100,16 @@ void multiply_by_mkl(const at::Tensor& out_MN, const at::Tensor& a_MK, const at:
                     b_KN.const_data_ptr<c10::BFloat16>(), &b->stride,
                     a_MK.const_data_ptr<c10::BFloat16>(), &a->stride, &kept,
                     out_MN.mutable_data_ptr<float>(), &out_stride);
+}
+
+/// What LibTorch itself takes for the types; it ends in BF16 where the factors are.
+void multiply_by_libtorch(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+                          bool accumulates) {
+  if (a_MK.scalar_type() == out_MN.scalar_type()) {
+    return composite::matmul(out_MN, a_MK, b_KN, accumulates);
+  }
+  const at::Tensor made_MN = at::mm(a_MK, b_KN);
+  accumulates ? out_MN.add_(made_MN) : out_MN.copy_(made_MN);
 }
 
 void multiply_fp32(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
@@ -220,19 +230,6 @@ void multiply_by(Library library, const at::Tensor& out_MN, const at::Tensor& a_
     const at::Tensor wide_MN = at::empty(out_MN.sizes(), out_MN.options().dtype(at::kFloat));
     multiply_bf16(library, wide_MN, a_MK, b_KN, /*accumulates=*/false);
     out_MN.copy_(wide_MN);
-  }
-}
-
-void multiply_by_libtorch(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
-                          bool accumulates) {
-  at::Tensor out = out_MN;
-  if (a_MK.scalar_type() != out.scalar_type()) {
-    const at::Tensor made_MN = at::mm(a_MK, b_KN);
-    accumulates ? out.add_(made_MN) : out.copy_(made_MN);
-  } else if (accumulates) {
-    out.addmm_(a_MK, b_KN);
-  } else {
-    at::mm_out(out, a_MK, b_KN);
   }
 }
 

@@ -30,10 +30,6 @@ const std::vector<Library>& libraries_for(ProductTypes types);
 void multiply_by(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                  const at::Tensor& b_KN, bool accumulates);
 
-/// By LibTorch alone: on devices, and for other types.
-void multiply_by_libtorch(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
-                          bool accumulates);
-
 /// Values of which none is like its neighbours, in FP32: the processor's time may hang on them.
 at::Tensor waves(int64_t rows, int64_t columns);
 

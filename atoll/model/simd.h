@@ -1,19 +1,21 @@
 #pragma once
-// What the loops of kernels.cpp and attention_kernel.cpp are built with. Only for those.
+// What the loops of kernels and attention kernels are built with. Only for those.
 #include <c10/util/BFloat16.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
 #include "atoll/base/clones.h"
+#include "atoll/codec/float_bits.h"
 
 namespace atl::model {
 
 /// Loops compute in FP32 on whatever lies in memory.
 ATOLL_INLINE float widen(float x) { return x; }
 ATOLL_INLINE float widen(c10::BFloat16 x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x.x) << 16);
+  return codec::float_of(static_cast<uint32_t>(x.x) << 16);
 }
 
 /// To the nearest, ties to even, as hardware rounds; NaN stays NaN. c10's own has a jump, which
@@ -23,11 +25,15 @@ ATOLL_INLINE T narrow(float x) {
   if constexpr (std::is_same_v<T, float>) {
     return x;
   } else {
-    const auto bits = std::bit_cast<uint32_t>(x);
-    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    const uint32_t rounded = codec::round_to_bf16(codec::bits_of(x));
+    const bool is_nan = codec::magnitude_bits(x) > codec::kInfinityBits;
     return T(static_cast<uint16_t>(is_nan ? 0x7fc0 : rounded), T::from_bits());
   }
+}
+
+/// Rows per task: enough elements that handing it out costs nothing.
+inline int64_t grain(int64_t elements_per_row) {
+  return std::max<int64_t>(1, 32'768 / std::max<int64_t>(1, elements_per_row));
 }
 
 /// e^x, relative error below 1e-7, for x from -87 to 88 (outside, the value at the bound). Written

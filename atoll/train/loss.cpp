@@ -83,19 +83,16 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   const at::Tensor loss_M = log_partition_M - logits_MV.gather(1, index_M1).squeeze(1);
   losses_M.copy_(loss_M.masked_fill(~counts_M, 0));
   squares_M.copy_(log_partition_M.square().masked_fill(~counts_M, 0));
-  at::Tensor wanted_MV;
-  if (teacher_MV.defined()) {
-    wanted_MV = teacher_MV.exp();
-    const at::Tensor apart_MV = (teacher_MV - logits_MV).add_(log_partition_M.unsqueeze(1));
-    sums.divergences_M.copy_(apart_MV.mul_(wanted_MV).sum(1).masked_fill(~counts_M, 0));
-  }
+  at::Tensor wanted_MV = teacher_MV.exp();
+  const at::Tensor apart_MV = (teacher_MV - logits_MV).add_(log_partition_M.unsqueeze(1));
+  sums.divergences_M.copy_(apart_MV.mul_(wanted_MV).sum(1).masked_fill(~counts_M, 0));
   if (options.scale == 0) return;
   const at::Tensor share_M = counts_M * (options.scale / count);
   // From here on logits_MV holds its gradient.
   logits_MV.sub_(log_partition_M.unsqueeze(1)).exp_();
   logits_MV.mul_((share_M * (log_partition_M * (2 * options.z_loss) + 1)).unsqueeze(1));
   logits_MV.scatter_add_(1, index_M1, share_M.unsqueeze(1) * (teacher_share - 1));
-  if (wanted_MV.defined()) logits_MV.sub_(wanted_MV.mul_(share_M.unsqueeze(1) * teacher_share));
+  logits_MV.sub_(wanted_MV.mul_(share_M.unsqueeze(1) * teacher_share));
   if (!dlogits_MV.is_same(logits_MV)) dlogits_MV.copy_(logits_MV);
 }
 
