@@ -37,7 +37,7 @@ def flags(settings):
 def has_setting(name):
     section, key = name.split(".")
     text = run([ATOLL, "train", "--dump-config"])
-    part = re.search(rf"^\[{section}\]$(.*?)(?=^\[|\Z)", text, re.M | re.S)
+    part = re.search(rf"^\[{section}\][^\n]*$(.*?)(?=^\[|\Z)", text, re.M | re.S)
     return part is not None and re.search(rf"^{key} =", part.group(1), re.M) is not None
 
 
