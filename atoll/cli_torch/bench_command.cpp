@@ -97,7 +97,7 @@ class TrainStep {
   /// The seconds that it took.
   double run() {
     const Time begin = clock_.now();
-    loss_ = learner_.add_gradients(batches_);
+    loss_ = learner_.add_gradients(batches_, 1);
     const double norm = train::gradient_norm(model_.parameters().gradients_P());
     optimizer_->step({.lr = options_.lr,
                       .weight_decay = method::weight_decay(options_),

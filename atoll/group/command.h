@@ -16,12 +16,12 @@ struct Command {
     kScatter,   // comes from there.
   };
   Kind kind = Kind::kBegin;
-  std::string settings;     // kAsked, kBegin: as TOML.
-  std::string data;         // kBegin: the digest of the store;
-  int64_t num_units = 1;    // and into how many a global batch is cut.
-  bool owner_sums = false;  // kBegin: gradients are only summed where they are used.
-  int64_t unit = 0;         // kGradient.
-  double lr = 0;            // kUpdate: as InnerOptimizer::step() takes them;
+  std::string settings;           // kAsked, kBegin: as TOML.
+  std::string data;               // kBegin: the digest of the store;
+  int64_t num_units = 1;          // and into how many a global batch is cut.
+  bool changes_gradient = false;  // kBegin: process 0 does so, between its sum and its use.
+  int64_t unit = 0;               // kGradient.
+  double lr = 0;                  // kUpdate: as InnerOptimizer::step() takes them;
   double weight_decay = 0;
   double factor = 1;          // what the gradient is multiplied by before;
   int64_t number = 0;         // which update it is, from 1;
@@ -29,7 +29,7 @@ struct Command {
 
   void visit(auto&& field) {
     field("kind", kind), field("settings", settings), field("data", data);
-    field("num_units", num_units), field("owner_sums", owner_sums), field("unit", unit);
+    field("num_units", num_units), field("changes_gradient", changes_gradient), field("unit", unit);
     field("lr", lr), field("weight_decay", weight_decay), field("factor", factor);
     field("number", number), field("has_gradient", has_gradient);
   }

@@ -1,14 +1,6 @@
 #include "atoll/group/leader.h"
 
 namespace atl::group {
-namespace {
-
-/// Where the whole gradient is needed in process 0, it is summed there.
-bool owner_sums(const LeaderParts& parts) {
-  return parts.options.shard != "none" && !parts.changes_gradient;
-}
-
-}  // namespace
 
 class Leader::WholeLearner final : public train::Learner {
  public:
@@ -18,7 +10,7 @@ class Leader::WholeLearner final : public train::Learner {
     return leader_.parts_.learner->parameters();
   }
   void begin_unit(int64_t unit) override { leader_.begin_unit(unit); }
-  double add_gradients(std::span<const train::Batch> batches) override {
+  double add_gradients(std::span<const train::Batch> batches, double /*scale*/) override {
     const Share::Sums sums = leader_.share_.add_gradients(batches);
     leader_.norm_ = sums.norm;
     return sums.loss;
@@ -36,6 +28,7 @@ class Leader::WholeOptimizer final : public train::InnerOptimizer {
   explicit WholeOptimizer(Leader& leader)
       : InnerOptimizer(train::target_of(leader.parts_.learner->parameters())), leader_(leader) {}
 
+  void skip() override { leader_.share_.clear_gradients(); }
   std::vector<std::pair<std::string, at::Tensor>> state() override { return leader_.moments(); }
 
  private:
@@ -48,10 +41,10 @@ class Leader::WholeOptimizer final : public train::InnerOptimizer {
 
 Leader::Leader(LeaderParts parts)
     : parts_(std::move(parts)),
-      share_(parts_.processes, *parts_.learner, parts_.options, owner_sums(parts_)) {
+      share_(parts_.processes, *parts_.learner, parts_.options, parts_.changes_gradient) {
   Command begin = parts_.begin;
   begin.kind = Command::Kind::kBegin;
-  begin.owner_sums = share_.owner_sums();
+  begin.changes_gradient = parts_.changes_gradient;
   parts_.processes.tell(to_text(begin));
   parts_.processes.wait_until_ready();
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -172,11 +173,14 @@ class Processes::Shell {
     watch_->leave(reason);
   }
 
-  /// What `begin` starts is waited for.
-  void collective(const std::function<void(std::vector<Work>&)>& begin) {
+  /// What `act` has the backend begin.
+  std::vector<Work> begun(const std::function<void(std::vector<Work>&)>& act) {
+    std::vector<Work> works;
+    guarded([&] { act(works); });
+    return works;
+  }
+  void await(const std::vector<Work>& works) {
     guarded([&] {
-      std::vector<Work> works;
-      begin(works);
       for (const Work& work : works) wait(work);
     });
   }
@@ -186,8 +190,6 @@ class Processes::Shell {
   void all_have_heard() { num_heard_by_all_ = num_commands_; }
 
   c10d::Backend& backend() { return *backend_; }
-  /// Values at a time of what each process has its own part of.
-  static int64_t bucket_of(const at::Tensor& part) { return kBucketBytes / part.element_size(); }
 
  private:
   [[noreturn]] static void end_by(const Verdict& verdict) {
@@ -260,51 +262,52 @@ class Processes::Shell {
 
 namespace {
 
+/// Of a contiguous tensor.
+std::vector<at::Tensor> buckets_of(const at::Tensor& values) {
+  const int64_t most = kBucketBytes / values.element_size();
+  std::vector<at::Tensor> buckets;
+  for (int64_t begin = 0; begin < values.numel(); begin += most) {
+    buckets.push_back(values.slice(0, begin, std::min(begin + most, values.numel())));
+  }
+  return buckets;
+}
+
+}  // namespace
+
 /// On the CPU, as backends want it; what came is put back. The same memory where it is there.
-class OnHost {
+class Transfer::State {
  public:
-  explicit OnHost(const at::Tensor& values)
-      : values_(values), host_(values.is_cpu() ? values : values.cpu()) {
+  State(Processes::Shell& shell, const at::Tensor& values,
+        const std::function<Work(std::vector<at::Tensor>& bucket)>& begin)
+      : shell_(shell), values_(values), host_(values.is_cpu() ? values : values.cpu()) {
     ATOLL_CHECK(values.is_contiguous());
+    works_ = shell_.begun([&](std::vector<Work>& works) {
+      for (const at::Tensor& bucket : buckets_of(host_)) {
+        std::vector<at::Tensor> one{bucket};
+        works.push_back(begin(one));
+      }
+    });
   }
-  /// Of all, or of [begin, end); one behind the other.
-  std::vector<at::Tensor> buckets() const { return buckets(0, host_.numel()); }
-  std::vector<at::Tensor> buckets(int64_t begin, int64_t end) const {
-    const int64_t most = kBucketBytes / host_.element_size();
-    std::vector<at::Tensor> buckets;
-    for (; begin < end; begin += most) {
-      buckets.push_back(host_.slice(0, begin, std::min(begin + most, end)));
-    }
-    return buckets;
-  }
-  void put_back() const {
+
+  void wait() {
+    shell_.await(works_);
+    works_.clear();
+    const at::NoGradGuard no_grad;
     if (!host_.is_same(values_)) values_.copy_(host_);
   }
 
  private:
+  Processes::Shell& shell_;
   const at::Tensor values_;
   const at::Tensor host_;
+  std::vector<Work> works_;
 };
 
-/// Of `size` values, each with who owns it.
-std::vector<std::pair<at::Tensor, int64_t>> owned_buckets(const Processes& processes,
-                                                          const OnHost& host, int64_t size) {
-  std::vector<std::pair<at::Tensor, int64_t>> owned;
-  for (int64_t rank = 0; rank < processes.size(); ++rank) {
-    const auto [begin, end] = processes.part(size, rank);
-    for (at::Tensor& bucket : host.buckets(begin, end)) owned.emplace_back(std::move(bucket), rank);
-  }
-  return owned;
-}
-
-Work broadcast_from(c10d::Backend& backend, const at::Tensor& values, int64_t rank) {
-  std::vector<at::Tensor> one{values};
-  c10d::BroadcastOptions options;
-  options.rootRank = rank;
-  return backend.broadcast(one, options);
-}
-
-}  // namespace
+Transfer::Transfer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Transfer::Transfer(Transfer&&) noexcept = default;
+Transfer& Transfer::operator=(Transfer&&) noexcept = default;
+Transfer::~Transfer() = default;
+void Transfer::wait() { state_->wait(); }
 
 Processes::Processes(const ProcessesOptions& options, const Clock& clock)
     : shell_(std::make_unique<Shell>(options, clock)) {}
@@ -319,108 +322,105 @@ void Processes::wait_until_ready() { shell_->wait_until_ready(); }
 void Processes::done() { shell_->done(); }
 void Processes::fail(const std::string& reason) { shell_->fail(reason); }
 
-std::pair<int64_t, int64_t> Processes::part(int64_t size, int64_t rank) const {
-  constexpr int64_t kCacheLine = 16;  // Of FP32 values.
-  const int64_t each = (size + this->size() * kCacheLine - 1) / (this->size() * kCacheLine);
-  const int64_t begin = std::min(size, rank * each * kCacheLine);
-  return {begin, std::min(size, begin + each * kCacheLine)};
+Transfer Processes::begin_sum(const at::Tensor& values) {
+  return Transfer(std::make_unique<Transfer::State>(
+      *shell_, values, [this](auto& bucket) { return shell_->backend().allreduce(bucket); }));
+}
+
+Transfer Processes::begin_sum_to(const at::Tensor& values, int64_t rank) {
+  c10d::ReduceOptions options;
+  options.rootRank = rank;
+  return Transfer(std::make_unique<Transfer::State>(
+      *shell_, values, [&](auto& bucket) { return shell_->backend().reduce(bucket, options); }));
+}
+
+Transfer Processes::begin_broadcast(const at::Tensor& values, int64_t rank) {
+  c10d::BroadcastOptions options;
+  options.rootRank = rank;
+  return Transfer(std::make_unique<Transfer::State>(
+      *shell_, values, [&](auto& bucket) { return shell_->backend().broadcast(bucket, options); }));
 }
 
 void Processes::sum(const at::Tensor& values) {
-  const at::NoGradGuard no_grad;
-  const OnHost host(values);
-  shell_->collective([&](std::vector<Work>& works) {
-    for (const at::Tensor& bucket : host.buckets()) {
-      std::vector<at::Tensor> one{bucket};
-      works.push_back(shell_->backend().allreduce(one));
-    }
-  });
+  begin_sum(values).wait();
   shell_->all_have_heard();
-  host.put_back();
 }
 
-void Processes::sum_to_owners(const at::Tensor& values_P) {
-  const at::NoGradGuard no_grad;
-  const OnHost host(values_P);
-  shell_->collective([&](std::vector<Work>& works) {
-    for (const auto& [bucket, owner] : owned_buckets(*this, host, values_P.numel())) {
-      std::vector<at::Tensor> one{bucket};
-      c10d::ReduceOptions options;
-      options.rootRank = owner;
-      works.push_back(shell_->backend().reduce(one, options));
-    }
-  });
-  host.put_back();
+void Processes::broadcast(const at::Tensor& values) { begin_broadcast(values, 0).wait(); }
+
+void Processes::share_parts(const at::Tensor& values_P, const Parts& parts) {
+  std::vector<Transfer> transfers;
+  for (const auto& [rank, span] : parts.owners({0, parts.size()})) {
+    transfers.push_back(begin_broadcast(values_P.slice(0, span.first, span.second), rank));
+  }
+  for (Transfer& transfer : transfers) transfer.wait();
 }
 
-void Processes::share_parts(const at::Tensor& values_P) {
-  const at::NoGradGuard no_grad;
-  const OnHost host(values_P);
-  shell_->collective([&](std::vector<Work>& works) {
-    for (const auto& [bucket, owner] : owned_buckets(*this, host, values_P.numel())) {
-      works.push_back(broadcast_from(shell_->backend(), bucket, owner));
-    }
-  });
-  host.put_back();
+void Processes::gather_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
+                             const std::function<void(Span)>& arrived) {
+  move_parts(part, values_P, parts, /*to_leader=*/true, arrived);
 }
 
-void Processes::broadcast(const at::Tensor& values) {
-  const at::NoGradGuard no_grad;
-  const OnHost host(values);
-  shell_->collective([&](std::vector<Work>& works) {
-    for (const at::Tensor& bucket : host.buckets()) {
-      works.push_back(broadcast_from(shell_->backend(), bucket, 0));
-    }
-  });
-  host.put_back();
+void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part,
+                              const Parts& parts) {
+  move_parts(part, values_P, parts, /*to_leader=*/false, [](Span) {});
 }
 
-void Processes::gather_parts(const at::Tensor& part, const at::Tensor& values_P) {
-  move_parts(part, values_P, /*to_leader=*/true);
-}
-
-void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part) {
-  move_parts(part, values_P, /*to_leader=*/false);
-}
-
-/// A bucket of each part at a time, all of one length, as backends want it.
-void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, bool to_leader) {
+/// A piece of each part at a time, all of one length, as backends want it. (What goes from one
+/// process to another alone can only be waited for without looking who is still there.)
+void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
+                           bool to_leader, const std::function<void(Span)>& moved) {
   const at::NoGradGuard no_grad;
   const bool leads = place().leads();
-  const at::Tensor sizes = at::zeros({1}, at::kLong);
-  if (leads) sizes.fill_(values_P.numel());
-  broadcast(sizes);
-  const int64_t num_values = sizes.item<int64_t>();
-  const auto [first, last] = this->part(num_values, 0);  // As long as any.
-  const int64_t most = Shell::bucket_of(part);
-  for (int64_t begin = 0; begin < last - first; begin += most) {
-    const int64_t length = std::min(most, last - first - begin);
-    const auto in_bucket = [&](const at::Tensor& x_S) {
-      return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + length, x_S.numel()));
+  int64_t longest = 0;
+  for (const auto& [owner, span] : parts.owners({parts.of(0).second, parts.size()})) {
+    longest = std::max(longest, span.second - span.first);
+  }
+  const int64_t most = std::max<int64_t>(1, kBucketBytes / part.element_size() / size());
+  std::vector<at::Tensor> own{at::zeros({std::min(most, longest)})};
+  std::vector<std::vector<at::Tensor>> all;
+  if (leads) {
+    all.emplace_back();
+    for (int64_t rank = 0; rank < size(); ++rank) all[0].push_back(at::zeros_like(own[0]));
+  }
+  // From `begin` of each part.
+  const auto piece = [&](int64_t rank, int64_t begin) {
+    const Span whole = parts.of(rank);
+    return Span{std::min(whole.first + begin, whole.second),
+                std::min(whole.first + begin + most, whole.second)};
+  };
+  const auto copy = [](const at::Tensor& from, const at::Tensor& to) {
+    const int64_t size = std::min(from.numel(), to.numel());
+    to.slice(0, 0, size).copy_(from.slice(0, 0, size));
+  };
+  for (int64_t begin = 0; begin < longest; begin += most) {
+    const auto in_part = [&](const at::Tensor& x_S) {
+      return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + most, x_S.numel()));
     };
-    const auto of_rank = [&](int64_t rank) {
-      const auto [from, to] = this->part(num_values, rank);
-      return in_bucket(values_P.slice(0, from, to));
-    };
-    std::vector<at::Tensor> own{at::zeros({length})};
-    std::vector<std::vector<at::Tensor>> all;
-    if (leads) {
-      auto& each = all.emplace_back();
-      for (int64_t rank = 0; rank < size(); ++rank) {
-        each.push_back(at::zeros({length}));
-        if (!to_leader) each.back().slice(0, 0, of_rank(rank).numel()).copy_(of_rank(rank));
-      }
+    for (int64_t rank = 1; leads && !to_leader && rank < size(); ++rank) {
+      const auto [from, to] = piece(rank, begin);
+      copy(values_P.slice(0, from, to), all[0][static_cast<size_t>(rank)]);
     }
-    if (to_leader) own[0].slice(0, 0, in_bucket(part).numel()).copy_(in_bucket(part));
-    shell_->collective([&](std::vector<Work>& works) {
+    if (!leads && to_leader) copy(in_part(part), own[0]);
+    shell_->await(shell_->begun([&](std::vector<Work>& works) {
       works.push_back(to_leader ? shell_->backend().gather(all, own)
                                 : shell_->backend().scatter(own, all));
-    });
-    if (!to_leader) in_bucket(part).copy_(own[0].slice(0, 0, in_bucket(part).numel()));
-    for (int64_t rank = 0; leads && to_leader && rank < size(); ++rank) {
-      of_rank(rank).copy_(all[0][static_cast<size_t>(rank)].slice(0, 0, of_rank(rank).numel()));
+    }));
+    if (!leads && !to_leader) copy(own[0], in_part(part));
+    for (int64_t rank = 1; leads && to_leader && rank < size(); ++rank) {
+      const auto [from, to] = piece(rank, begin);
+      copy(all[0][static_cast<size_t>(rank)], values_P.slice(0, from, to));
+      if (from < to) moved({from, to});
     }
   }
+  if (to_leader && longest > 0) shell_->all_have_heard();
+  const auto [from, to] = parts.of(0);
+  if (!leads || from == to) return;
+  const at::Tensor leaders = values_P.slice(0, from, to);
+  if (leaders.const_data_ptr() != part.const_data_ptr()) {
+    (to_leader ? leaders : part).copy_(to_leader ? part : leaders);
+  }
+  moved({from, to});
 }
 
 }  // namespace atl::group

@@ -6,7 +6,7 @@
 // A process that ends, ends the work of all: every function here throws InputError then, which
 // names it and says why, or ProcessLost where it went without a word.
 //
-// Shapes: P = all parameters. Each process owns a part of P, of equal sizes but for the last.
+// Shapes: P = all parameters, of which each process owns a part (parts.h).
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "atoll/base/clock.h"
+#include "atoll/group/parts.h"
 #include "atoll/run/process_place.h"
 
 namespace atl::group {
@@ -25,6 +26,20 @@ struct ProcessesOptions {
   run::ProcessPlace place;
   /// How long who is not there yet is waited for, and who gives no sign of life is believed to be.
   Duration timeout{};
+};
+
+/// What all processes have begun: until it is done the values are theirs.
+class Transfer {
+ public:
+  class State;
+  explicit Transfer(std::unique_ptr<State> state);
+  Transfer(Transfer&&) noexcept;
+  Transfer& operator=(Transfer&&) noexcept;
+  ~Transfer();
+  void wait();
+
+ private:
+  std::unique_ptr<State> state_;
 };
 
 class Processes {
@@ -52,26 +67,35 @@ class Processes {
   /// This process ends for that reason; the others hear of it.
   void fail(const std::string& reason);
 
-  /// All: each value becomes the sum of all processes'. Contiguous; FP32 or FP64. The bits are the
-  /// same everywhere.
-  void sum(const at::Tensor& values);
-  /// The same, but each process gets the sums of its own part of P alone; the rest is unspecified.
-  void sum_to_owners(const at::Tensor& values_P);
-  /// All: from each part's owner to everybody.
-  void share_parts(const at::Tensor& values_P);
-  /// All: from process 0 to everybody.
-  void broadcast(const at::Tensor& values);
-  /// All: process 0's values_P gets the parts of all, each owner's `part`, and
-  void gather_parts(const at::Tensor& part, const at::Tensor& values_P);
-  /// the other way round. Elsewhere values_P is not looked at.
-  void scatter_parts(const at::Tensor& values_P, const at::Tensor& part);
+  // All of them, with contiguous values, FP32 or FP64:
 
-  /// [begin, end) of `size` values, which `rank` owns.
-  std::pair<int64_t, int64_t> part(int64_t size, int64_t rank) const;
+  /// Each value becomes the sum of all processes'. The bits are the same everywhere.
+  void sum(const at::Tensor& values);
+  /// From process 0 to everybody.
+  void broadcast(const at::Tensor& values);
+  /// From each part's owner to everybody.
+  void share_parts(const at::Tensor& values_P, const Parts& parts);
+  /// Process 0's values_P gets the parts of all, each owner's `part`. `arrived` is told which of
+  /// the others' values have come, some megabytes at a time.
+  void gather_parts(
+      const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
+      const std::function<void(Span)>& arrived = [](Span) {});
+  /// The other way round. Elsewhere values_P is not looked at in either.
+  void scatter_parts(const at::Tensor& values_P, const at::Tensor& part, const Parts& parts);
+
+  // The same while all go on; they begin what they begin in the same order.
+
+  Transfer begin_sum(const at::Tensor& values);
+  /// Process `rank` gets the sums; elsewhere the values are unspecified then.
+  Transfer begin_sum_to(const at::Tensor& values, int64_t rank);
+  /// From process `rank` to everybody.
+  Transfer begin_broadcast(const at::Tensor& values, int64_t rank);
 
  private:
+  friend class Transfer;
   class Shell;
-  void move_parts(const at::Tensor& part, const at::Tensor& values_P, bool to_leader);
+  void move_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
+                  bool to_leader, const std::function<void(Span)>& moved);
 
   std::unique_ptr<Shell> shell_;
 };

@@ -12,6 +12,7 @@
 #include <future>
 
 #include "atoll/base/error.h"
+#include "atoll/group/gradient_sums.h"
 #include "atoll/testing_torch/met_processes.h"
 
 namespace atl::group {
@@ -31,21 +32,6 @@ at::Tensor values_of(const Processes& processes, int64_t size) {
 /// Does the others' part of what is told, to the end.
 void obey(Processes& processes, const std::function<void(const std::string&)>& act) {
   while (const auto text = processes.hear()) act(*text);
-}
-
-TEST(ProcessesTest, PartsAreAllOfTheValues) {
-  together(3, [](Processes& processes) {
-    for (const int64_t size : {1, 15, 16, 48, 49, 100, 4096}) {
-      int64_t end = 0;
-      for (int64_t rank = 0; rank < 3; ++rank) {
-        const auto [first, last] = processes.part(size, rank);
-        EXPECT_EQ(first, end);
-        EXPECT_LE(first, last);
-        end = last;
-      }
-      EXPECT_EQ(end, size);
-    }
-  });
 }
 
 TEST(ProcessesTest, SumsAreEverybodys) {
@@ -70,44 +56,53 @@ TEST(ProcessesTest, SumsAreEverybodys) {
 TEST(ProcessesTest, OwnersGetTheirSumsAndShareThem) {
   for (const int64_t size : {5, 100, 7'000'001}) {
     EXPECT_THAT(
-        together(3,
-                 [&](Processes& processes) {
-                   const at::Tensor own = at::full({size}, 1.0 + processes.rank());
-                   processes.sum_to_owners(own);
-                   const auto [begin, end] = processes.part(size, processes.rank());
-                   EXPECT_TRUE(at::equal(own.slice(0, begin, end), at::full({end - begin}, 6.0)));
-                   const at::Tensor shared = at::full({size}, -1.0);
-                   shared.slice(0, begin, end).fill_(processes.rank());
-                   processes.share_parts(shared);
-                   for (int64_t rank = 0; rank < 3; ++rank) {
-                     const auto [first, last] = processes.part(size, rank);
-                     EXPECT_TRUE(at::equal(shared.slice(0, first, last),
-                                           at::full({last - first}, static_cast<double>(rank))));
-                   }
-                 }),
+        together(
+            3,
+            [&](Processes& processes) {
+              const at::Tensor own = at::full({size}, 1.0 + processes.rank());
+              const Parts parts = equal_parts(size, 3);
+              std::vector<Transfer> transfers;
+              GradientSums(processes, own, parts, SumsFor::kOwners).begin({0, size}, transfers);
+              for (Transfer& transfer : transfers) transfer.wait();
+              const auto [begin, end] = parts.of(processes.rank());
+              EXPECT_TRUE(at::equal(own.slice(0, begin, end), at::full({end - begin}, 6.0)));
+              const at::Tensor shared = at::full({size}, -1.0);
+              shared.slice(0, begin, end).fill_(processes.rank());
+              processes.share_parts(shared, parts);
+              for (int64_t rank = 0; rank < 3; ++rank) {
+                const auto [first, last] = parts.of(rank);
+                EXPECT_TRUE(at::equal(shared.slice(0, first, last),
+                                      at::full({last - first}, static_cast<double>(rank))));
+              }
+            }),
         Each(IsEmpty()));
   }
 }
 
 TEST(ProcessesTest, ProcessZeroGivesAndTakes) {
-  constexpr int64_t kSize = 100;
-  EXPECT_THAT(together(3,
-                       [](Processes& processes) {
-                         const at::Tensor all = values_of(processes, kSize);
-                         processes.broadcast(all);
-                         EXPECT_TRUE(at::equal(all, at::arange(kSize, at::kFloat)));
-                         const auto [begin, end] = processes.part(kSize, processes.rank());
-                         const at::Tensor part = all.slice(0, begin, end).clone();
-                         const at::Tensor gathered = at::zeros({kSize});
-                         processes.gather_parts(part, gathered);
-                         if (processes.rank() == 0) {
-                           EXPECT_TRUE(at::equal(gathered, all));
-                           gathered.mul_(2);
-                         }
-                         processes.scatter_parts(gathered, part);
-                         EXPECT_TRUE(at::equal(part, all.slice(0, begin, end) * 2));
-                       }),
-              Each(IsEmpty()));
+  for (const int64_t size : {5, 100, 20'000'001}) {  // Of the last a part is several pieces.
+    for (const Parts& parts : {equal_parts(size, 3), Parts(size, 3, 0)}) {
+      const auto act = [&](Processes& processes) {
+        const at::Tensor all = values_of(processes, size);
+        processes.broadcast(all);
+        EXPECT_TRUE(at::equal(all, at::arange(size, at::kFloat)));
+        const auto [begin, end] = parts.of(processes.rank());
+        const at::Tensor part = all.slice(0, begin, end).clone();
+        const at::Tensor gathered = at::zeros({size});
+        int64_t num_arrived = 0;
+        processes.gather_parts(part, gathered, parts, [&](Span span) {
+          EXPECT_TRUE(at::equal(gathered.slice(0, span.first, span.second),
+                                all.slice(0, span.first, span.second)));
+          num_arrived += span.second - span.first;
+        });
+        EXPECT_EQ(num_arrived, processes.rank() == 0 ? size : 0);
+        if (processes.rank() == 0) gathered.mul_(2);
+        processes.scatter_parts(gathered, part, parts);
+        EXPECT_TRUE(at::equal(part, all.slice(0, begin, end) * 2));
+      };
+      EXPECT_THAT(together(3, act), Each(IsEmpty()));
+    }
+  }
 }
 
 TEST(ProcessesTest, WhatIsToldIsHeardInOrderUntilTheWorkIsDone) {

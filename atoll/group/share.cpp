@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -14,10 +13,27 @@
 namespace atl::group {
 namespace {
 
-std::pair<int64_t, int64_t> updated_part(const Processes& processes, const at::Tensor& values_P,
-                                         bool is_sharded) {
-  if (!is_sharded) return {0, values_P.numel()};
-  return processes.part(values_P.numel(), processes.rank());
+SumsFor sums_for(const std::string& shard, bool changes_gradient) {
+  if (changes_gradient) return shard == "zero3" ? SumsFor::kLeader : SumsFor::kAll;
+  return shard == "none" ? SumsFor::kAll : SumsFor::kOwners;
+}
+
+Parts parts_for(const std::string& shard, int64_t size, int64_t num_processes) {
+  return shard == "zero3" ? parts_beside_values(size, num_processes)
+                          : equal_parts(size, num_processes);
+}
+
+void require_shardable(const train::Learner& learner) {
+  if (learner.parts().empty()) {
+    throw UsageError(
+        "train.shard = zero3 is for whole models; of an adapter, which is small, zero1 shards what "
+        "there is");
+  }
+  if (!learner.parameters().device().is_cpu()) {
+    throw UsageError(
+        "train.shard = zero3 needs parameters in the CPU's memory (train.device = cpu); zero1 is "
+        "for any device");
+  }
 }
 
 }  // namespace
@@ -60,36 +76,55 @@ train::OptimizerTarget part_of(const train::OptimizerTarget& target, int64_t beg
 }
 
 Share::Share(Processes& processes, train::Learner& learner, const method::TrainOptions& options,
-             bool owner_sums)
+             bool changes_gradient)
     : processes_(processes),
       learner_(learner),
-      is_sharded_(options.shard != "none"),
-      owner_sums_(owner_sums),
+      shard_(options.shard),
+      sums_for_(sums_for(shard_, changes_gradient)),
       values_P_(learner.parameters().values_P()),
       gradients_P_(learner.parameters().gradients_P()),
-      own_(updated_part(processes, values_P_, is_sharded_)),
+      parts_(parts_for(shard_, values_P_.numel(), processes.size())),
+      own_(is_sharded() ? parts_.of(processes.rank()) : Span{0, values_P_.numel()}),
+      sums_(processes, gradients_P_, parts_, sums_for_),
       optimizer_(train::make_inner_optimizer(
-          options, is_sharded_
+          options, is_sharded()
                        ? part_of(train::target_of(learner.parameters()), own_.first, own_.second)
-                       : train::target_of(learner.parameters()))) {}
+                       : train::target_of(learner.parameters()))) {
+  if (shard_ == "zero3") {
+    require_shardable(learner);
+    sharded_ = std::make_unique<ShardedPasses>(processes, sums_, learner.parameters(), parts_,
+                                               learner.parts());
+    sharded_->clear_gradients();  // Whoever timed one before has touched them.
+    learner.set_watcher(sharded_.get());
+  } else {
+    summed_ = std::make_unique<SummedPasses>(sums_, learner.parameters(), learner.parts());
+    learner.set_watcher(summed_.get());
+  }
+}
+
+Share::~Share() { learner_.set_watcher(nullptr); }
+
+void Share::clear_gradients() {
+  const at::NoGradGuard no_grad;
+  if (sharded_) {
+    sharded_->clear_gradients();
+  } else {
+    gradients_P_.zero_();
+  }
+}
 
 Share::Sums Share::add_gradients(std::span<const train::Batch> batches) {
   const auto share = share_of(batches, processes_.rank(), processes_.size());
-  const double own_loss = learner_.add_gradients(share);
+  const double weight = 1 / static_cast<double>(processes_.size());
+  const double own_loss = learner_.add_gradients(share, weight);
+  Passes& passes = sharded_ ? static_cast<Passes&>(*sharded_) : *summed_;
+  passes.end();
   const at::NoGradGuard no_grad;
-  const double num_processes = static_cast<double>(processes_.size());
-  gradients_P_.mul_(1 / num_processes);
-  if (owner_sums_) {
-    processes_.sum_to_owners(gradients_P_);
-  } else {
-    processes_.sum(gradients_P_);
-  }
   const at::Tensor sums = at::zeros({2}, at::kDouble);
   auto* const each = sums.mutable_data_ptr<double>();
-  each[0] = own_loss / num_processes;
-  if (owner_sums_) {
-    const double norm =
-        at::linalg_vector_norm(gradients_P_.slice(0, own_.first, own_.second)).item<double>();
+  each[0] = own_loss * weight;
+  if (owner_sums()) {
+    const double norm = train::gradient_norm(gradients_P_.slice(0, own_.first, own_.second));
     each[1] = norm * norm;
   }
   processes_.sum(sums);
@@ -98,15 +133,30 @@ Share::Sums Share::add_gradients(std::span<const train::Batch> batches) {
 
 void Share::update(int64_t number, const train::StepOptions& options, bool has_gradient) {
   const at::NoGradGuard no_grad;
-  if (has_gradient) processes_.broadcast(gradients_P_);
+  const auto own = [&](const at::Tensor& x_P) { return x_P.slice(0, own_.first, own_.second); };
+  if (has_gradient && sharded_) {
+    processes_.scatter_parts(gradients_P_, own(gradients_P_), parts_);
+  } else if (has_gradient) {
+    processes_.broadcast(gradients_P_);
+  }
   optimizer_->set_num_updates(number - 1);
   optimizer_->step(options);
-  if (!is_sharded_) return;
-  gradients_P_.zero_();  // Of the others' parts too.
-  processes_.share_parts(values_P_);
+  if (!is_sharded()) return;
+  if (has_gradient || !sharded_) clear_gradients();  // Of the others' parts too.
+  if (sharded_) {
+    processes_.gather_parts(own(values_P_), values_P_, parts_);
+  } else {
+    processes_.share_parts(values_P_, parts_);
+  }
 }
 
-void Share::take_values() { processes_.broadcast(values_P_); }
+void Share::take_values() {
+  if (sharded_) {
+    processes_.scatter_parts(values_P_, values_P_.slice(0, own_.first, own_.second), parts_);
+  } else {
+    processes_.broadcast(values_P_);
+  }
+}
 
 std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments() {
   std::vector<std::pair<std::string, at::Tensor>> all;
@@ -115,7 +165,7 @@ std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments() {
     if (processes_.rank() == 0) {
       whole_P = at::empty(values_P_.sizes(), part_S.options().device(at::kCPU));
     }
-    processes_.gather_parts(part_S, whole_P);
+    processes_.gather_parts(part_S, whole_P, parts_);
     if (processes_.rank() == 0) all.emplace_back(name, whole_P);
   }
   return all;
@@ -124,9 +174,9 @@ std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments() {
 void Share::take_moments(const std::vector<std::pair<std::string, at::Tensor>>& moments) {
   size_t i = 0;
   for (const auto& [name, part_S] : this->moments()) {
-    if (is_sharded_) {
+    if (is_sharded()) {
       const bool leads = processes_.rank() == 0;
-      processes_.scatter_parts(leads ? moments.at(i++).second : at::Tensor(), part_S);
+      processes_.scatter_parts(leads ? moments.at(i++).second : at::Tensor(), part_S, parts_);
     } else {
       processes_.broadcast(part_S);
     }

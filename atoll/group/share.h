@@ -5,6 +5,8 @@
 //
 // With train.shard = "none" each process has all moments and makes the whole update. With "zero1"
 // each has the moments of its part of P and updates that part, whose values the others get then.
+// With "zero3" it has no other values and gradients either, but where a pass is (sharded_passes.h);
+// process 0 has all values.
 //
 // Shapes: P = all parameters, S = the part of P that this process owns.
 #include <ATen/core/Tensor.h>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "atoll/group/processes.h"
+#include "atoll/group/sharded_passes.h"
 #include "atoll/method/train_options.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/learner.h"
@@ -38,9 +41,16 @@ class Share {
     double norm = 0;  // Of the gradient; of part sums only.
   };
 
-  /// References outlive it. `owner_sums`: a process needs the sums of its own part alone.
+  /// References outlive it. `changes_gradient`: process 0 does so, between its sum and its use.
+  /// Throws UsageError where it cannot be shared like that.
   Share(Processes& processes, train::Learner& learner, const method::TrainOptions& options,
-        bool owner_sums);
+        bool changes_gradient);
+  ~Share();
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+  /// Nothing of what was learned since the last update is used.
+  void clear_gradients();
 
   /// All: adds the mean gradient of the batches, of which this process makes its share.
   Sums add_gradients(std::span<const train::Batch> batches);
@@ -50,8 +60,8 @@ class Share {
   /// All: process 0's values.
   void take_values();
 
-  bool is_sharded() const { return is_sharded_; }
-  bool owner_sums() const { return owner_sums_; }
+  bool is_sharded() const { return shard_ != "none"; }
+  bool owner_sums() const { return sums_for_ == SumsFor::kOwners; }
   /// The inner optimiser's moments here: (P,), or (S,) if it is sharded.
   std::vector<std::pair<std::string, at::Tensor>> moments() { return optimizer_->state(); }
   /// All: process 0 gets all moments, (P,), by name; the others nothing.
@@ -62,11 +72,15 @@ class Share {
  private:
   Processes& processes_;
   train::Learner& learner_;
-  const bool is_sharded_;
-  const bool owner_sums_;
+  const std::string shard_;
+  const SumsFor sums_for_;
   const at::Tensor values_P_;
   const at::Tensor gradients_P_;
-  const std::pair<int64_t, int64_t> own_;  // [begin, end) of P that this process updates.
+  const Parts parts_;
+  const Span own_;  // Of P, which this process updates.
+  GradientSums sums_;
+  std::unique_ptr<ShardedPasses> sharded_;  // With "zero3"; else
+  std::unique_ptr<SummedPasses> summed_;
   const std::unique_ptr<train::InnerOptimizer> optimizer_;
 };
 

@@ -74,7 +74,7 @@ class Followed {
         materials_(gather(
             config_, {}, {}, nullptr, [](const Event&) {}, processes.place())),
         learner_(checked_learner(begin)),
-        share_(processes, *learner_, config_.train, begin.owner_sums),
+        share_(processes, *learner_, config_.train, begin.changes_gradient),
         whole_(share_, *learner_),
         gradient_(whole_, materials_.mixture, config_.train, begin.num_units) {}
 
@@ -86,7 +86,7 @@ class Followed {
       case Kind::kValues:
         return share_.take_values();
       case Kind::kGradient:
-        learner_->parameters().gradients_P().zero_();
+        share_.clear_gradients();
         gradient_.add(command.unit);
         return;
       case Kind::kUpdate:
@@ -109,7 +109,7 @@ class Followed {
    public:
     Whole(group::Share& share, train::Learner& learner) : share_(share), learner_(learner) {}
     const model::Parameters& parameters() const override { return learner_.parameters(); }
-    double add_gradients(std::span<const train::Batch> batches) override {
+    double add_gradients(std::span<const train::Batch> batches, double /*scale*/) override {
       return share_.add_gradients(batches).loss;
     }
     double cross_entropy(const train::Batch& batch) override {

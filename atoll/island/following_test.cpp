@@ -87,7 +87,7 @@ TEST_F(FollowingTest, LossesAreThoseOfOneProcess) {
     if (optimizer == "sgd") config.train.lr = 0.1;
     const auto wanted = alone(config, optimizer);
     EXPECT_LT(wanted.back(), wanted.front());
-    for (const std::string shard : {"none", "zero1"}) {
+    for (const std::string shard : {"none", "zero1", "zero3"}) {
       config.train.shard = shard;
       for (const int64_t size : {2, 4}) {
         const std::string name = optimizer + shard + std::to_string(size);
@@ -105,7 +105,7 @@ TEST_F(FollowingTest, ValuesThatAMethodChangesReachAll) {
     run::RunConfig config = this->config(12, std::string(method.name));
     const std::string name = config.sync.method;
     const auto wanted = alone(config, name);
-    for (const std::string shard : {"none", "zero1"}) {
+    for (const std::string shard : {"none", "zero1", "zero3"}) {
       config.train.shard = shard;
       EXPECT_THAT(several(2, config, name + shard), testing::Each("")) << name;
       expect_near(losses(name + shard), wanted, name + shard);
@@ -114,7 +114,7 @@ TEST_F(FollowingTest, ValuesThatAMethodChangesReachAll) {
 }
 
 TEST_F(FollowingTest, ARunGoesOnFromItsCheckpoint) {
-  for (const std::string shard : {"none", "zero1"}) {
+  for (const std::string shard : {"none", "zero1", "zero3"}) {
     run::RunConfig config = this->config(12);
     config.train.shard = shard;
     config.train.checkpoint_every = 6;
@@ -136,9 +136,32 @@ TEST_F(FollowingTest, ARunGoesOnFromItsCheckpoint) {
 TEST_F(FollowingTest, MicroBatchesAreDealt) {
   run::RunConfig config = this->config(6);
   config.train.micro_batch_rows = 1;
+  for (const bool ties : {true, false}) {
+    config.model.tie_embeddings = ties;
+    const auto wanted = alone(config, ties ? "tied" : "untied");
+    for (const std::string shard : {"none", "zero1", "zero3"}) {
+      config.train.shard = shard;
+      const std::string name = shard + (ties ? "-tied" : "-untied");
+      EXPECT_THAT(several(2, config, name), testing::Each(""));
+      expect_near(losses(name), wanted, name);
+    }
+  }
+}
+
+TEST_F(FollowingTest, RoundedValuesComeAndGoWithTheOthers) {
+  run::RunConfig config = this->config(8);
+  config.train.micro_batch_rows = 1;
+  config.train.eval_every = 3;
+  config.train.activation_checkpointing = true;
+  config.train.precision = "bf16";
   const auto wanted = alone(config, "alone");
-  EXPECT_THAT(several(2, config, "two"), testing::Each(""));
-  expect_near(losses("two"), wanted, "two");
+  for (const std::string shard : {"none", "zero3"}) {
+    config.train.shard = shard;
+    EXPECT_THAT(several(2, config, shard), testing::Each(""));
+    const auto got = losses(shard);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 2e-3) << shard << i;
+  }
 }
 
 TEST_F(FollowingTest, WhatCannotBeDealtEndsAll) {

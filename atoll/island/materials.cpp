@@ -177,7 +177,7 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   } else if (init.given()) {
     begin_with(init, model, events);
     run::keep_model_texts(init.folder(), run_folder);
-  } else {
+  } else if (place.leads()) {  // The others get its values.
     model.initialise(static_cast<uint64_t>(config.train.seed));
   }
   run::ModelTexts texts = run::kept_model_texts(run_folder, mixture.end_of_text());
@@ -203,8 +203,8 @@ class AdapterHere final : public train::Learner {
                  *materials.adapter, options) {}
 
   const model::Parameters& parameters() const override { return learner_.parameters(); }
-  double add_gradients(std::span<const train::Batch> batches) override {
-    return learner_.add_gradients(batches);
+  double add_gradients(std::span<const train::Batch> batches, double scale) override {
+    return learner_.add_gradients(batches, scale);
   }
   double cross_entropy(const train::Batch& batch) override { return learner_.cross_entropy(batch); }
 

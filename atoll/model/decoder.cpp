@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef_inl.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
@@ -13,6 +14,7 @@
 #include "atoll/model/checkpointed_layer.h"
 #include "atoll/model/operations.h"
 #include "atoll/model/watched_attention.h"
+#include "atoll/model/watched_pass.h"
 
 namespace atl::model {
 namespace {
@@ -142,13 +144,18 @@ at::Tensor Decoder::finish(const at::Tensor& x_BTC) const {
 
 at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT, std::span<const CachedRow> cached,
                                LayerLosses* losses) const {
+  PassWatcher* const watcher = at::GradMode::is_enabled() && cached.empty() ? watcher_ : nullptr;
+  if (watcher != nullptr) watcher->before(0);
   at::Tensor x_BTC = embed(tokens_BT, cached);
+  if (watcher != nullptr) watcher->behind(0);
   const bool checkpoints = checkpoints_activations_ && cached.empty() && has_gradient(x_BTC);
   for (int64_t index = range_.begin; index < range_.end; ++index) {
-    x_BTC = checkpoints ? checkpointed_layer(*this, index, x_BTC, losses)
-                        : layer(index, x_BTC, cached, losses);
+    const at::Tensor read_BTC = enter_part(watcher, index + 1, x_BTC);
+    x_BTC = checkpoints ? checkpointed_layer(*this, index, read_BTC, losses)
+                        : layer(index, read_BTC, cached, losses);
+    x_BTC = leave_part(watcher, index + 1, x_BTC);
   }
-  return finish(x_BTC);
+  return finish(enter_part(watcher, range_.end + 1, x_BTC));
 }
 
 at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) const {
@@ -244,6 +251,9 @@ at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC, int64_t layer
                            const AdaptedRows& adapted) const {
   const at::Tensor inner =
       with_adapters(project(mlp.input, x_MC), x_MC, {layer, weights::Role::kMlpInput}, adapted);
+  if (design_.mlp == weights::MlpKind::kGated && adapted.empty()) {
+    return project_swiglu(mlp.output, inner);
+  }
   const at::Tensor active = activated(inner);
   return with_adapters(project(mlp.output, active), active, {layer, weights::Role::kMlpOutput},
                        adapted);

@@ -17,6 +17,7 @@
 #include "atoll/model/experts.h"
 #include "atoll/model/kv_cache.h"
 #include "atoll/model/parameters.h"
+#include "atoll/model/pass_watcher.h"
 #include "atoll/weights/config.h"
 #include "atoll/weights/families.h"
 
@@ -29,6 +30,9 @@ class Decoder {
   const LayerRange& layers() const { return range_; }
   /// Model::set_activation_checkpointing().
   void set_activation_checkpointing(bool on) { checkpoints_activations_ = on; }
+  /// Model::set_watcher().
+  void set_watcher(PassWatcher* watcher) { watcher_ = watcher; }
+  PassWatcher* watcher() const { return watcher_; }
 
   // With `cached` tokens follow those in its caches, and their keys and values are written there
   // (KvCache::advance() is the caller's). Several rows lie one behind the other in a batch of one,
@@ -93,6 +97,7 @@ class Decoder {
   bool is_parallel_;  // Attention and MLP read the same residual stream.
   bool trains_;
   bool checkpoints_activations_ = false;
+  PassWatcher* watcher_ = nullptr;
   Attention attention_;
   Weight embedding_, positions_, head_;
   Projection final_norm_;

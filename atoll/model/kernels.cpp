@@ -150,21 +150,25 @@ ATOLL_CLONES void clamped_swiglu_rows(int64_t count, int64_t width, const float*
 
 template <typename T>
 ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const T* dy, const T* gate_up,
-                                       T* dgate_up) {
+                                       T* dgate_up, T* y) {
   for (int64_t row = 0; row < count; ++row) {
     const T* gates = gate_up + row * 2 * width;
     const T* ups = gates + width;
     const T* dy_row = dy + row * width;
     T* dgate = dgate_up + row * 2 * width;
     T* dup = dgate + width;
+    T* result = y + row * width;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
       const float gate = widen(gates[i]);
+      const float up = widen(ups[i]);
       const float dy_value = widen(dy_row[i]);
-      const float sigmoid = 1.0F / (1.0F + fast_exp(-gate));
+      const float divisor = 1.0F + fast_exp(-gate);
+      const float sigmoid = 1.0F / divisor;
       const float silu = gate * sigmoid;
       dup[i] = narrow<T>(dy_value * silu);
-      dgate[i] = narrow<T>(dy_value * widen(ups[i]) * (sigmoid + silu * (1.0F - sigmoid)));
+      dgate[i] = narrow<T>(dy_value * up * (sigmoid + silu * (1.0F - sigmoid)));
+      result[i] = narrow<T>(gate / divisor * up);
     }
   }
 }
@@ -290,10 +294,11 @@ void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y) {
 }
 
 template <typename T>
-void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up) {
+void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up, T* y) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
     swiglu_backward_rows(end - begin, rows.width, dy + begin * rows.width,
-                         gate_up + begin * 2 * rows.width, dgate_up + begin * 2 * rows.width);
+                         gate_up + begin * 2 * rows.width, dgate_up + begin * 2 * rows.width,
+                         y + begin * rows.width);
   });
 }
 
@@ -330,7 +335,7 @@ void embedding_backward(Rows rows, const int64_t* tokens, const T* dy, float* dw
   template void head_norm_backward<T>(const HeadShape&, const T*, const T*, const float*,          \
                                       const float*, T*, float*);                                   \
   template void swiglu_forward<T>(Rows, const T*, T*);                                             \
-  template void swiglu_backward<T>(Rows, const T*, const T*, T*);                                  \
+  template void swiglu_backward<T>(Rows, const T*, const T*, T*, T*);                              \
   template void rotate<T>(const HeadShape&, Positions, T*, const float*, const float*, Turn);      \
   template void embedding_backward<T>(Rows, const int64_t*, const T*, float*)
 ATOLL_INSTANTIATE(float);

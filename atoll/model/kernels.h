@@ -52,8 +52,9 @@ void head_norm_backward(const HeadShape& shape, const T* dy, const T* x, const f
 /// 2020).
 template <typename T>
 void swiglu_forward(Rows rows, const T* gate_up, T* y);
+/// Also y once more, which may lie where dy does.
 template <typename T>
-void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up);
+void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up, T* y);
 
 /// y = gelu(x), with tanh (Hendrycks and Gimpel 2016).
 void gelu_tanh_forward(Rows rows, const float* x, float* y);

@@ -60,6 +60,8 @@ class Model {
   /// Whether each layer is computed again on its way back, from what it has read alone (Chen et al.
   /// 2016): memory for a layer's activations instead of all layers'.
   void set_activation_checkpointing(bool on) { decoder_.set_activation_checkpointing(on); }
+  /// Passes with gradients tell it what they read; null: nobody. It outlives them.
+  void set_watcher(PassWatcher* watcher) { decoder_.set_watcher(watcher); }
   /// Forgets what a text of `length` is to have other keys for than it had when it was shorter:
   /// with LongRoPE, which has two sets of factors, and a text keeps to one (as transformers does
   /// it).

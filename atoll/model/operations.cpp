@@ -171,10 +171,46 @@ struct SwiGlu : Function<SwiGlu> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dgate_up = at::empty_like(saved[0]);
+    const at::Tensor y = at::empty_like(dy);
     of_type(dy, [&]<typename T>(T) {
-      swiglu_backward(rows_of(dy), in<T>(dy), in<T>(saved[0]), out<T>(dgate_up));
+      swiglu_backward(rows_of(dy), in<T>(dy), in<T>(saved[0]), out<T>(dgate_up), out<T>(y));
     });
     return {dgate_up};
+  }
+};
+
+/// SwiGlu and Linear, which keep no more than what they read: what is between them is made again on
+/// the way back, in the pass that makes its gradient.
+struct SwiGluLinear : Function<SwiGluLinear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up,
+                            const Weight& weight) {
+    const at::Tensor matrix = weight.factor();
+    context->save_for_backward({gate_up, matrix});
+    context->saved_data["grad"] = weight.grad;
+    const at::Tensor active =
+        at::empty({rows_of(gate_up).count, matrix.size(1)}, gate_up.options());
+    of_type(active, [&]<typename T>(T) {
+      swiglu_forward(rows_of(active), in<T>(gate_up), out<T>(active));
+    });
+    std::vector<int64_t> shape = gate_up.sizes().vec();
+    shape.back() = matrix.size(0);
+    return product(active, matrix.t()).view(shape);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& gate_up = saved[0];
+    const at::Tensor& weight = saved[1];
+    const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
+    const at::Tensor active = product(dy_MO, weight);  // First its gradient.
+    const at::Tensor dgate_up = at::empty_like(gate_up);
+    of_type(active, [&]<typename T>(T) {
+      swiglu_backward(rows_of(active), in<T>(active), in<T>(gate_up), out<T>(dgate_up),
+                      out<T>(active));
+    });
+    if (const at::Tensor target = gradient_target(context); target.defined()) {
+      matmul(target, dy_MO.t(), active, /*accumulates=*/true);
+    }
+    return {dgate_up, {}};
   }
 };
 
@@ -279,6 +315,12 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::T
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
   return on_cpu(gate_up) ? SwiGlu::apply(gate_up.contiguous()) : composite::swiglu(gate_up);
+}
+
+at::Tensor project_swiglu(const Projection& projection, const at::Tensor& gate_up) {
+  const bool has_kernel = on_cpu(gate_up) && has_gradient(gate_up) && !projection.weight.stored;
+  if (!has_kernel || projection.bias.exists()) return project(projection, swiglu(gate_up));
+  return SwiGluLinear::apply(gate_up.contiguous(), projection.weight);
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) {

@@ -52,6 +52,9 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::T
 /// silu(first half) * second half of the last dimension.
 at::Tensor swiglu(const at::Tensor& gate_up);
 
+/// project() of that, with the same bits, which keeps nothing between the two for the way back.
+at::Tensor project_swiglu(const Projection& projection, const at::Tensor& gate_up);
+
 /// gelu, with tanh; and that of the first half times the second half of the last dimension.
 at::Tensor gelu_tanh(const at::Tensor& x);
 at::Tensor geglu(const at::Tensor& gate_up);

@@ -157,6 +157,26 @@ TEST(OperationsTest, SwiGluMatchesFp64AlsoFarFromZero) {
   expect_near(x.grad(), x64.grad(), 1e-6, "dx");
 }
 
+TEST(OperationsTest, SwiGluWithItsProjectionHasTheBitsOfBoth) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto learned = [&](const auto& operation) {
+      const at::Tensor x = leaf(random({3, 40, 2 * 64}, 1) * 3, type);
+      Weight weight = trainable(random({32, 64}, 2));
+      if (type != at::kFloat) weight.narrow = weight.value.detach().to(type);
+      const at::Tensor y = operation({.weight = weight, .bias = {}}, x);
+      y.backward(random({3, 40, 32}, 3).to(type));
+      return std::vector{y.detach(), x.grad(), weight.grad};
+    };
+    const auto apart = learned([](const Projection& projection, const at::Tensor& x) {
+      return project(projection, swiglu(x));
+    });
+    const auto together = learned(project_swiglu);
+    for (size_t i = 0; i < apart.size(); ++i) {
+      EXPECT_TRUE(at::equal(together[i], apart[i])) << i << type;
+    }
+  }
+}
+
 TEST(OperationsTest, HeadNormLeavesValuesAlone) {
   const AttentionShape shape{2, 5, 4, 2, 6};
   const at::Tensor x = leaf(random({2, 5, shape.row_width()}, 1), at::kFloat);

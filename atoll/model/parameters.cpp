@@ -11,6 +11,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/codec/float_bits.h"
+#include "atoll/model/page_tensor.h"
 #include "atoll/weights/served_type.h"
 
 namespace atl::model {
@@ -54,13 +55,14 @@ Parameters::Parameters(const weights::ModelConfig& config, at::Device device, Pu
 
 Parameters::Parameters(std::vector<ParameterSpec> specs, at::Device device, Purpose purpose)
     : specs_(std::move(specs)), parts_(by_use<decltype(parts_)>(specs_)) {
-  const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const int64_t size = specs_.empty() ? 0 : specs_.back().offset + specs_.back().size;
-  values_P_ = at::zeros({size}, options);
-  if (purpose != Purpose::kInference) gradients_P_ = at::zeros({size}, options);
-  if (purpose == Purpose::kBf16Training) {
-    narrow_P_ = at::zeros({size}, options.dtype(at::kBFloat16));
-  }
+  const auto zeros = [&](at::ScalarType type) {
+    return device.is_cpu() ? page_zeros(size, type)
+                           : at::zeros({size}, at::TensorOptions().dtype(type).device(device));
+  };
+  values_P_ = zeros(at::kFloat);
+  if (purpose != Purpose::kInference) gradients_P_ = zeros(at::kFloat);
+  if (purpose == Purpose::kBf16Training) narrow_P_ = zeros(at::kBFloat16);
 }
 
 Parameters::Parameters(const weights::ModelConfig& config,
@@ -83,10 +85,19 @@ at::Tensor Parameters::view(std::string_view name) const {
 }
 
 void Parameters::narrow() const {
+  if (narrow_P_.defined()) narrow(0, narrow_P_.numel());
+}
+
+void Parameters::narrow(int64_t begin, int64_t end) const {
   if (!narrow_P_.defined()) return;
   const at::NoGradGuard no_grad;
-  at::Tensor target_P = narrow_P_;
-  target_P.copy_(values_P_);
+  // A pass under way keeps views of them for its way back, where they are rounded once more: for
+  // autograd they do not change.
+  narrow_P_.variable_data().slice(0, begin, end).copy_(values_P_.slice(0, begin, end));
+}
+
+void Parameters::forget_narrow(int64_t begin, int64_t end) const {
+  if (narrow_P_.defined()) forget(narrow_P_.slice(0, begin, end));
 }
 
 Weight Parameters::flat(Specs specs) const {

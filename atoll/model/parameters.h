@@ -74,6 +74,10 @@ class Parameters {
   /// Rounds the values for those who compute in BF16, once for all uses in a step: whoever reads
   /// the model calls it after values_P() has changed.
   void narrow() const;
+  /// Of [begin, end) alone, and
+  void narrow(int64_t begin, int64_t end) const;
+  /// until that is called again the rounded ones are read no more (page_tensor.h). On the CPU.
+  void forget_narrow(int64_t begin, int64_t end) const;
   /// In which keys and values are kept: FP32 or BF16 (weights::keeps_narrow_kv).
   at::ScalarType kv_type() const { return kv_type_; }
   /// A sentence for each tensor with values that are not finite.

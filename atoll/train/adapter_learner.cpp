@@ -48,12 +48,12 @@ at::Tensor AdapterLearner::embedded(const Batch& batch) const {
   return at::cat({prompt_TC.unsqueeze(0).expand({x_BTC.size(0), -1, -1}), x_BTC}, 1);
 }
 
-double AdapterLearner::add_gradients(std::span<const Batch> batches) {
+double AdapterLearner::add_gradients(std::span<const Batch> batches, double scale) {
   std::vector<at::Tensor> inputs_BTC;
   for (const Batch& batch : batches) inputs_BTC.push_back(embedded(batch));
   std::vector<double> losses(batches.size());
   LossOptions options = options_;
-  options.scale = 1.0 / static_cast<double>(batches.size());
+  options.scale = scale / static_cast<double>(batches.size());
   const auto turn = [&](size_t i, const at::Tensor& y_BTC) {
     at::Tensor leaf_BTC = y_BTC.detach();
     leaf_BTC.set_requires_grad(true);

@@ -54,7 +54,7 @@ class InnerOptimizer {
     update(options);
   }
   /// No update, as where the gradients are not finite. They are zero afterwards all the same.
-  void skip() { target_.gradients_P.zero_(); }
+  virtual void skip() { target_.gradients_P.zero_(); }
   /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD. Muon: running means
   /// of the gradient everywhere, of its square (zero for the hidden matrices).
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;

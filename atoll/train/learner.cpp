@@ -8,11 +8,15 @@ model::Purpose purpose_of(const method::TrainOptions& options) {
   return options.precision == "bf16" ? model::Purpose::kBf16Training : model::Purpose::kTraining;
 }
 
-double ModelLearner::add_gradients(std::span<const Batch> batches) {
+double ModelLearner::add_gradients(std::span<const Batch> batches, double scale) {
   const at::Device device = model_.device();
-  model_.parameters().narrow();
+  if (auto* const watcher = model_.decoder().watcher()) {
+    watcher->begin(std::ssize(batches));
+  } else {
+    model_.parameters().narrow();
+  }
   LossOptions options = options_;
-  options.scale = 1.0 / static_cast<double>(batches.size());
+  options.scale = scale / static_cast<double>(batches.size());
   double sum = 0;
   for (const Batch& batch : batches) {
     const Loss loss = accumulate_gradients(model_, batch.inputs_BT.to(device),

@@ -33,11 +33,15 @@ class Learner {
   virtual const model::Parameters& parameters() const = 0;
   /// The next batches are those of that unit of data.
   virtual void begin_unit(int64_t /*unit*/) {}
-  /// Adds the gradient of the mean loss over these, which have as many targets each; their mean
-  /// cross entropy. Throws InputError where the layers are not to be had.
-  virtual double add_gradients(std::span<const Batch> batches) = 0;
+  /// Adds `scale` times the gradient of the mean loss over these, which have as many targets each;
+  /// their mean cross entropy. Throws InputError where the layers are not to be had.
+  virtual double add_gradients(std::span<const Batch> batches, double scale) = 0;
   /// The mean over the batch, without gradients.
   virtual double cross_entropy(const Batch& batch) = 0;
+  /// What its passes can tell of. None: they tell nothing.
+  virtual std::vector<model::PartSpans> parts() const { return {}; }
+  /// They tell it from now on; null: nobody.
+  virtual void set_watcher(model::PassWatcher* /*watcher*/) {}
 };
 
 class ModelLearner final : public Learner {
@@ -47,8 +51,12 @@ class ModelLearner final : public Learner {
       : model_(model), options_(options) {}
 
   const model::Parameters& parameters() const override { return model_.parameters(); }
-  double add_gradients(std::span<const Batch> batches) override;
+  double add_gradients(std::span<const Batch> batches, double scale) override;
   double cross_entropy(const Batch& batch) override;
+  std::vector<model::PartSpans> parts() const override {
+    return model::part_spans(model_.config());
+  }
+  void set_watcher(model::PassWatcher* watcher) override { model_.set_watcher(watcher); }
 
  private:
   model::Model& model_;
@@ -92,7 +100,7 @@ class AdapterLearner final : public Learner {
       : model_(model), layers_(layers), adapter_(adapter), options_(options) {}
 
   const model::Parameters& parameters() const override { return adapter_.parameters(); }
-  double add_gradients(std::span<const Batch> batches) override;
+  double add_gradients(std::span<const Batch> batches, double scale) override;
   double cross_entropy(const Batch& batch) override;
 
  private:

@@ -213,6 +213,8 @@ Loss accumulate_gradients(model::Model& model, const at::Tensor& inputs_BT,
     gradients.push_back(at::full_like(balance, options.scale));
   }
   torch::autograd::backward(outputs, gradients);
+  // Autograd ends there; no tensor that has a gradient goes into the embedding.
+  if (auto* const watcher = model.decoder().watcher()) watcher->back(0);
   return mean(sums, count, options);
 }
 

@@ -67,7 +67,7 @@ Learned learn(const ModelConfig& config, const method::TrainOptions& options) {
   values_P.add_(at::randn(values_P.sizes(), generator, values_P.options()), 0.05);
   ModelLearner learner(model, {.z_loss = 1e-4});
   const std::vector<Batch> batches{batch(), batch()};
-  Learned learned{.loss = learner.add_gradients(batches), .gradients_P = {}};
+  Learned learned{.loss = learner.add_gradients(batches, 1), .gradients_P = {}};
   learned.gradients_P = model.parameters().gradients_P().clone();
   return learned;
 }

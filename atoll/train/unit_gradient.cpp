@@ -44,7 +44,7 @@ double UnitGradient::add(int64_t unit) {
                        at::empty({micro_rows_, sequence_length_}, at::kLong)});
     rows_.fill(mine, as_span(batches.back().inputs_BT), as_span(batches.back().targets_BT));
   }
-  return learner_.add_gradients(batches);
+  return learner_.add_gradients(batches, 1);
 }
 
 /// Each step's rows are asked for once: where a pass over the data ends that orders all of the

@@ -127,7 +127,7 @@ class LossesTest(ProcessesTestCase):
         wanted = losses(self.folder / "one")
         self.assertEqual(len(wanted), 20)
         self.assertLess(wanted[-1], wanted[0])
-        for shard in "none", "zero1":
+        for shard in "none", "zero1", "zero3":
             with self.subTest(shard):
                 self.train(shard, "--processes-per-island", "2", train__shard=shard)
                 self.assert_near(shard, wanted)
@@ -150,7 +150,7 @@ class LossesTest(ProcessesTestCase):
         self.train("one", train__precision="bf16", train__lr=0.01)
         wanted = losses(self.folder / "one")
         self.assertLess(wanted[-1], wanted[0] - 0.5)
-        for shard in "none", "zero1":
+        for shard in "none", "zero1", "zero3":
             self.train(shard, "--processes-per-island", "2", train__shard=shard, train__precision="bf16", train__lr=0.01)
             self.assert_near(shard, wanted, delta=0.05)
 
@@ -168,7 +168,7 @@ class LossesTest(ProcessesTestCase):
         code = self.start(self.words("one", **settings)).wait(DEADLINE_S)
         reason = self.said().splitlines()[-1]
         self.assertIn("training diverged", reason)
-        for shard in "none", "zero1":
+        for shard in "none", "zero1", "zero3":
             self.train(shard, "--processes-per-island", "2", code=code, log=f"log-{shard}", train__shard=shard, **settings)
             self.assertIn("training diverged", self.said(f"log-{shard}"))
 
@@ -207,7 +207,7 @@ class LostTest(ProcessesTestCase):
         return processes
 
     def test_a_killed_process_ends_the_others_who_name_it(self):
-        for shard in "none", "zero1":
+        for shard in "none", "zero1", "zero3":
             with self.subTest(shard):
                 processes = self.training(train__shard=shard)
                 processes[1].kill()
@@ -315,7 +315,7 @@ class RefusedTest(ProcessesTestCase):
 
     def test_what_does_not_go_together(self):
         for more, settings, part in ((["--processes-per-island", "0"], {}, "must be a whole number"),
-                                     (["--processes-per-island", "2"], {"train__shard": "zero9"}, "none, zero1"),
+                                     (["--processes-per-island", "2"], {"train__shard": "zero9"}, "none, zero1, zero3"),
                                      (["--islands", "2", "--processes-per-island", "2"], {"train__device": "cuda"},
                                       "all islands would take the same devices"),
                                      (["--processes-per-island", "2"], {"train__shard": "zero1", "train__optimizer": "muon"},
@@ -341,7 +341,7 @@ class SrunTest(ProcessesTestCase):
 
     def test_losses_are_those_of_one_process(self):
         self.train("one")
-        for shard in "none", "zero1":
+        for shard in "none", "zero1", "zero3":
             self.finish(self.srun(*self.words(shard, train__shard=shard)))
             self.assert_near(shard, losses(self.folder / "one"))
 

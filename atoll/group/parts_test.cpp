@@ -1,0 +1,80 @@
+#include "atoll/group/parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace atl::group {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+TEST(PartsTest, PartsAreAllOfTheValuesInOrder) {
+  for (const int64_t size : {0, 1, 15, 100, 1'000'003}) {
+    for (const int64_t processes : {1, 2, 3, 4, 7}) {
+      for (const Parts& parts : {equal_parts(size, processes), parts_beside_values(size, processes),
+                                 Parts(size, processes, 0)}) {
+        int64_t end = 0;
+        for (int64_t rank = 0; rank < processes; ++rank) {
+          EXPECT_EQ(parts.of(rank).first, end);
+          EXPECT_GE(parts.of(rank).second, end);
+          end = parts.of(rank).second;
+        }
+        EXPECT_EQ(end, size) << processes;
+      }
+    }
+  }
+}
+
+TEST(PartsTest, EqualOnesDifferByLittle) {
+  const Parts parts = equal_parts(1'000'003, 3);
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    EXPECT_NEAR(static_cast<double>(parts.of(rank).second - parts.of(rank).first), 1e6 / 3, 40);
+  }
+}
+
+/// Bytes of the largest process, for a parameter; no other share of process 0 makes it smaller.
+TEST(PartsTest, WhoHasAllValuesOwnsFewer) {
+  constexpr double kSize = 1'000'000;
+  const auto most = [&](const Parts& parts) {
+    const auto size = [&](int64_t rank) {
+      return static_cast<double>(parts.of(rank).second - parts.of(rank).first) / kSize;
+    };
+    double bytes = 4 + 12 * size(0);
+    for (int64_t rank = 1; rank < parts.num_processes(); ++rank) {
+      bytes = std::max(bytes, 16 * size(rank));
+    }
+    return bytes;
+  };
+  for (const int64_t processes : {2, 3, 4, 5, 8}) {
+    const double chosen = most(parts_beside_values(1'000'000, processes));
+    for (double share = 0; share <= 1; share += 0.05) {
+      EXPECT_LE(chosen, most(Parts(1'000'000, processes, share)) + 0.01) << processes;
+    }
+  }
+  EXPECT_NEAR(most(parts_beside_values(1'000'000, 4)), 4.92, 0.01);
+}
+
+TEST(PartsTest, OwnersOfASpan) {
+  const Parts parts = equal_parts(96, 3);  // 32 each.
+  EXPECT_THAT(parts.owners({10, 70}),
+              ElementsAre(Pair(0, Pair(10, 32)), Pair(1, Pair(32, 64)), Pair(2, Pair(64, 70))));
+  EXPECT_THAT(parts.owners({32, 64}), ElementsAre(Pair(1, Pair(32, 64))));
+  EXPECT_THAT(parts.owners({5, 5}), IsEmpty());
+}
+
+TEST(PartsTest, Without) {
+  EXPECT_THAT(without({10, 20}, {13, 15}), ElementsAre(Pair(10, 13), Pair(15, 20)));
+  EXPECT_THAT(without({10, 20}, {0, 15}), ElementsAre(Pair(15, 20)));
+  EXPECT_THAT(without({10, 20}, {15, 30}), ElementsAre(Pair(10, 15)));
+  EXPECT_THAT(without({10, 20}, {0, 30}), IsEmpty());
+  EXPECT_THAT(without({10, 20}, {0, 5}), ElementsAre(Pair(10, 20)));
+  EXPECT_THAT(without({10, 20}, {25, 30}), ElementsAre(Pair(10, 20)));
+  EXPECT_THAT(without({10, 20}, {12, 12}), ElementsAre(Pair(10, 12), Pair(12, 20)));
+}
+
+}  // namespace
+}  // namespace atl::group

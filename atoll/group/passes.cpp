@@ -1,0 +1,31 @@
+#include "atoll/group/passes.h"
+
+#include <utility>
+
+namespace atl::group {
+
+SummedPasses::SummedPasses(GradientSums& sums, const model::Parameters& parameters,
+                           std::vector<model::PartSpans> spans)
+    : sums_(sums), parameters_(parameters), spans_(std::move(spans)) {}
+
+void SummedPasses::begin(int64_t num_passes) {
+  num_left_ = num_passes;
+  parameters_.narrow();
+}
+
+void SummedPasses::back(int64_t part) {
+  if (num_left_ == 1) {
+    for (const Span& span : spans_[static_cast<size_t>(part)].gradients) {
+      sums_.begin(span, transfers_);
+    }
+  }
+  if (part == 0) --num_left_;
+}
+
+void SummedPasses::end() {
+  if (spans_.empty()) sums_.begin({0, parameters_.gradients_P().numel()}, transfers_);
+  for (Transfer& transfer : transfers_) transfer.wait();
+  transfers_.clear();
+}
+
+}  // namespace atl::group

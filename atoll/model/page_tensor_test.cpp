@@ -1,0 +1,55 @@
+#include "atoll/model/page_tensor.h"
+
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+namespace atl::model {
+namespace {
+
+/// Of this process, in KiB.
+int64_t resident() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmRSS:") continue;
+    int64_t size = 0;
+    status >> size;
+    return size;
+  }
+  return 0;
+}
+
+TEST(PageTensorTest, WhatIsForgottenIsZeroAndTheRestIsNot) {
+  const at::Tensor values = page_zeros(10'000, at::kFloat);
+  EXPECT_EQ(values.abs().sum().item<float>(), 0);
+  for (const auto& [begin, end] :
+       {std::pair{0, 0}, {3, 5}, {1000, 1030}, {1, 9999}, {0, 10'000}, {1024, 2048}}) {
+    values.fill_(1);
+    forget(values.slice(0, begin, end));
+    EXPECT_EQ(values.sum().item<float>(), static_cast<float>(10'000 - (end - begin)));
+    EXPECT_EQ(values.slice(0, begin, end).sum().item<float>(), 0);
+  }
+}
+
+TEST(PageTensorTest, MemoryIsTakenWhereItIsTouched) {
+  constexpr int64_t kSize = 16 << 20;  // 64 MiB.
+  const int64_t before = resident();
+  const at::Tensor values = page_zeros(kSize, at::kFloat);
+  EXPECT_LT(resident() - before, 8 << 10);
+  values.fill_(1);
+  EXPECT_GT(resident() - before, 48 << 10);
+  forget(values.slice(0, 100, kSize));
+  EXPECT_LT(resident() - before, 8 << 10);
+  EXPECT_EQ(values.sum().item<float>(), 100);
+}
+
+TEST(PageTensorTest, OfNothing) {
+  const at::Tensor none = page_zeros(0, at::kBFloat16);
+  EXPECT_EQ(none.numel(), 0);
+  forget(none);
+}
+
+}  // namespace
+}  // namespace atl::model
