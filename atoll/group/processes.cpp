@@ -21,6 +21,7 @@
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
 #include "atoll/group/watch.h"
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/model/torch_error.h"
 
 namespace atl::group {
@@ -408,7 +409,9 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, b
       auto& each = all.emplace_back();
       for (int64_t rank = 0; rank < size(); ++rank) {
         each.push_back(at::zeros({length}));
-        if (!to_leader) each.back().slice(0, 0, of_rank(rank).numel()).copy_(of_rank(rank));
+        if (to_leader) continue;
+        each.back().slice(0, 0, of_rank(rank).numel()).copy_(of_rank(rank));
+        model::let_rest(of_rank(rank));
       }
     }
     if (to_leader) own[0].slice(0, 0, in_bucket(part).numel()).copy_(in_bucket(part));
@@ -419,6 +422,7 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, b
     if (!to_leader) in_bucket(part).copy_(own[0].slice(0, 0, in_bucket(part).numel()));
     for (int64_t rank = 0; leads && to_leader && rank < size(); ++rank) {
       of_rank(rank).copy_(all[0][static_cast<size_t>(rank)].slice(0, 0, of_rank(rank).numel()));
+      model::let_rest(of_rank(rank));
     }
   }
 }

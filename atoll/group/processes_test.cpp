@@ -12,6 +12,8 @@
 #include <future>
 
 #include "atoll/base/error.h"
+#include "atoll/model/spilled_tensor.h"
+#include "atoll/testing/temporary_folder.h"
 #include "atoll/testing_torch/met_processes.h"
 
 namespace atl::group {
@@ -91,8 +93,9 @@ TEST(ProcessesTest, OwnersGetTheirSumsAndShareThem) {
 
 TEST(ProcessesTest, ProcessZeroGivesAndTakes) {
   constexpr int64_t kSize = 100;
+  const TestFolder folder;
   EXPECT_THAT(together(3,
-                       [](Processes& processes) {
+                       [&](Processes& processes) {
                          const at::Tensor all = values_of(processes, kSize);
                          processes.broadcast(all);
                          EXPECT_TRUE(at::equal(all, at::arange(kSize, at::kFloat)));
@@ -106,6 +109,15 @@ TEST(ProcessesTest, ProcessZeroGivesAndTakes) {
                          }
                          processes.scatter_parts(gathered, part);
                          EXPECT_TRUE(at::equal(part, all.slice(0, begin, end) * 2));
+                         // The same on the disk.
+                         const at::Tensor spilled = model::spilled_tensor(folder, kSize);
+                         processes.gather_parts(part, spilled);
+                         if (processes.rank() == 0) {
+                           EXPECT_TRUE(at::equal(spilled, all * 2));
+                           spilled.mul_(2);
+                         }
+                         processes.scatter_parts(spilled, part);
+                         EXPECT_TRUE(at::equal(part, all.slice(0, begin, end) * 4));
                        }),
               Each(IsEmpty()));
 }

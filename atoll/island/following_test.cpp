@@ -114,7 +114,7 @@ TEST_F(FollowingTest, ValuesThatAMethodChangesReachAll) {
 }
 
 TEST_F(FollowingTest, ARunGoesOnFromItsCheckpoint) {
-  for (const std::string shard : {"none", "zero1"}) {
+  for (const std::string shard : {"none", "zero1", "zero3"}) {
     run::RunConfig config = this->config(12);
     config.train.shard = shard;
     config.train.checkpoint_every = 6;
