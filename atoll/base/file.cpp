@@ -29,14 +29,12 @@ size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
   return static_cast<size_t>(status.st_size);
 }
 
-using Pieces = std::span<const std::span<const std::byte>>;
-
 /// `shown` appears in messages: a user knows nothing of temporary names.
-void write_synced(const std::filesystem::path& path, Pieces pieces,
-                  const std::filesystem::path& shown) {
+void write_synced(const std::filesystem::path& path, const std::filesystem::path& shown,
+                  const std::function<void(const Append&)>& write) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file.get() < 0) fail_at("write", shown);
-  for (const std::span<const std::byte> piece : pieces) write_all(file, piece, shown);
+  write([&](std::span<const std::byte> piece) { write_all(file, piece, shown); });
   if (::fsync(file.get()) != 0) fail_at("sync", shown);
 }
 
@@ -80,8 +78,9 @@ std::string read_file(const std::filesystem::path& path) {
   return contents;
 }
 
-void write_file_synced(const std::filesystem::path& path, Pieces pieces) {
-  write_synced(path, pieces, path);
+void write_file_synced(const std::filesystem::path& path,
+                       const std::function<void(const Append&)>& write) {
+  write_synced(path, path, write);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
@@ -94,7 +93,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
     return write_all(stream, piece, path);
   }
   try {
-    write_synced(file->temporary, {&piece, 1}, path);
+    write_synced(file->temporary, path, [&](const Append& append) { append(piece); });
     if (::rename(file->temporary.c_str(), file->target.c_str()) != 0) fail_at("write", path);
   } catch (const InputError&) {
     ::unlink(file->temporary.c_str());

@@ -2,6 +2,7 @@
 // Files as Atoll uses them: whole reads, memory maps, and writes that survive a power cut.
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,9 +21,11 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 /// Throws InputError as write_file_atomically() would, before the work that makes the contents.
 void require_writable(const std::filesystem::path& path);
 
-/// Writes and syncs a file that nobody reads yet (inside a folder that will be renamed).
+using Append = std::function<void(std::span<const std::byte>)>;
+/// Writes and syncs a file that nobody reads yet (inside a folder that will be renamed): what
+/// `write` appends, one piece behind the other.
 void write_file_synced(const std::filesystem::path& path,
-                       std::span<const std::span<const std::byte>> pieces);
+                       const std::function<void(const Append&)>& write);
 
 /// Makes the names inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);

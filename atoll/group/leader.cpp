@@ -83,8 +83,9 @@ void Leader::update(int64_t number, const train::StepOptions& options) {
 std::vector<std::pair<std::string, at::Tensor>> Leader::moments() {
   if (!share_.is_sharded()) return share_.moments();
   if (share_.moments().empty()) return {};
+  given_moments_.clear();  // First: there may be no room for both.
   parts_.processes.tell(to_text({.kind = Command::Kind::kGather}));
-  given_moments_ = share_.gather_moments();
+  given_moments_ = share_.gather_moments(parts_.spill_folder);
   return given_moments_;
 }
 

@@ -4,6 +4,7 @@
 // checkpoints, validation) is process 0's alone. The values change there outside of the optimiser,
 // too: who changes them says so (values_changed()), and the others get them before the next
 // gradient. Owned by one thread.
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ struct LeaderParts {
   /// Whether the gradient changes here between its sum and its use.
   bool changes_gradient = false;
   Command begin;  // Its settings, data and units.
+  /// Where gathered moments are spilled to; empty: they are in memory.
+  std::filesystem::path spill_folder = {};
 };
 
 class Leader {

@@ -22,6 +22,7 @@
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
 #include "atoll/group/watch.h"
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/model/torch_error.h"
 
 namespace atl::group {
@@ -356,20 +357,20 @@ void Processes::share_parts(const at::Tensor& values_P, const Parts& parts) {
   for (Transfer& transfer : transfers) transfer.wait();
 }
 
-void Processes::gather_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
-                             const std::function<void(Span)>& arrived) {
-  move_parts(part, values_P, parts, /*to_leader=*/true, arrived);
+void Processes::gather_parts(const at::Tensor& part, const at::Tensor& values_P,
+                             const Parts& parts) {
+  move_parts(part, values_P, parts, /*to_leader=*/true);
 }
 
 void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part,
                               const Parts& parts) {
-  move_parts(part, values_P, parts, /*to_leader=*/false, [](Span) {});
+  move_parts(part, values_P, parts, /*to_leader=*/false);
 }
 
 /// A piece of each part at a time, all of one length, as backends want it. (What goes from one
 /// process to another alone can only be waited for without looking who is still there.)
 void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
-                           bool to_leader, const std::function<void(Span)>& moved) {
+                           bool to_leader) {
   const at::NoGradGuard no_grad;
   const bool leads = place().leads();
   int64_t longest = 0;
@@ -383,11 +384,10 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, c
     all.emplace_back();
     for (int64_t rank = 0; rank < size(); ++rank) all[0].push_back(at::zeros_like(own[0]));
   }
-  // From `begin` of each part.
   const auto piece = [&](int64_t rank, int64_t begin) {
     const Span whole = parts.of(rank);
-    return Span{std::min(whole.first + begin, whole.second),
-                std::min(whole.first + begin + most, whole.second)};
+    return values_P.slice(0, std::min(whole.first + begin, whole.second),
+                          std::min(whole.first + begin + most, whole.second));
   };
   const auto copy = [](const at::Tensor& from, const at::Tensor& to) {
     const int64_t size = std::min(from.numel(), to.numel());
@@ -398,8 +398,9 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, c
       return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + most, x_S.numel()));
     };
     for (int64_t rank = 1; leads && !to_leader && rank < size(); ++rank) {
-      const auto [from, to] = piece(rank, begin);
-      copy(values_P.slice(0, from, to), all[0][static_cast<size_t>(rank)]);
+      const at::Tensor source = piece(rank, begin);
+      copy(source, all[0][static_cast<size_t>(rank)]);
+      model::let_rest(source);
     }
     if (!leads && to_leader) copy(in_part(part), own[0]);
     shell_->await(shell_->begun([&](std::vector<Work>& works) {
@@ -408,9 +409,9 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, c
     }));
     if (!leads && !to_leader) copy(own[0], in_part(part));
     for (int64_t rank = 1; leads && to_leader && rank < size(); ++rank) {
-      const auto [from, to] = piece(rank, begin);
-      copy(all[0][static_cast<size_t>(rank)], values_P.slice(0, from, to));
-      if (from < to) moved({from, to});
+      const at::Tensor target = piece(rank, begin);
+      copy(all[0][static_cast<size_t>(rank)], target);
+      model::let_rest(target);
     }
   }
   if (to_leader && longest > 0) shell_->all_have_heard();
@@ -420,7 +421,7 @@ void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, c
   if (leaders.const_data_ptr() != part.const_data_ptr()) {
     (to_leader ? leaders : part).copy_(to_leader ? part : leaders);
   }
-  moved({from, to});
+  model::let_rest(leaders);
 }
 
 }  // namespace atl::group

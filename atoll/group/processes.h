@@ -75,11 +75,9 @@ class Processes {
   void broadcast(const at::Tensor& values);
   /// From each part's owner to everybody.
   void share_parts(const at::Tensor& values_P, const Parts& parts);
-  /// Process 0's values_P gets the parts of all, each owner's `part`. `arrived` is told which of
-  /// the others' values have come, some megabytes at a time.
-  void gather_parts(
-      const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
-      const std::function<void(Span)>& arrived = [](Span) {});
+  /// Process 0's values_P, which may be spilled (model/spilled_tensor.h), gets the parts of all,
+  /// each owner's `part`.
+  void gather_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts);
   /// The other way round. Elsewhere values_P is not looked at in either.
   void scatter_parts(const at::Tensor& values_P, const at::Tensor& part, const Parts& parts);
 
@@ -95,7 +93,7 @@ class Processes {
   friend class Transfer;
   class Shell;
   void move_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
-                  bool to_leader, const std::function<void(Span)>& moved);
+                  bool to_leader);
 
   std::unique_ptr<Shell> shell_;
 };

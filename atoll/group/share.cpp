@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "atoll/base/error.h"
+#include "atoll/model/spilled_tensor.h"
 
 namespace atl::group {
 namespace {
@@ -158,12 +159,15 @@ void Share::take_values() {
   }
 }
 
-std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments() {
+std::vector<std::pair<std::string, at::Tensor>> Share::gather_moments(
+    const std::filesystem::path& spill_folder) {
   std::vector<std::pair<std::string, at::Tensor>> all;
   for (const auto& [name, part_S] : moments()) {
     at::Tensor whole_P;  // On the host, as checkpoints want it: a device may have no room for it.
     if (processes_.rank() == 0) {
-      whole_P = at::empty(values_P_.sizes(), part_S.options().device(at::kCPU));
+      whole_P = spill_folder.empty()
+                    ? at::empty(values_P_.sizes(), part_S.options().device(at::kCPU))
+                    : model::spilled_tensor(spill_folder, values_P_.numel());
     }
     processes_.gather_parts(part_S, whole_P, parts_);
     if (processes_.rank() == 0) all.emplace_back(name, whole_P);

@@ -11,6 +11,7 @@
 // Shapes: P = all parameters, S = the part of P that this process owns.
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,8 +65,10 @@ class Share {
   bool owner_sums() const { return sums_for_ == SumsFor::kOwners; }
   /// The inner optimiser's moments here: (P,), or (S,) if it is sharded.
   std::vector<std::pair<std::string, at::Tensor>> moments() { return optimizer_->state(); }
-  /// All: process 0 gets all moments, (P,), by name; the others nothing.
-  std::vector<std::pair<std::string, at::Tensor>> gather_moments();
+  /// All: process 0 gets all moments, (P,), by name, on its host; the others nothing. They are
+  /// spilled to `spill_folder`, unless that is empty.
+  std::vector<std::pair<std::string, at::Tensor>> gather_moments(
+      const std::filesystem::path& spill_folder = {});
   /// All: they are process 0's: if they are sharded `moments`, as it got them, else those it has.
   void take_moments(const std::vector<std::pair<std::string, at::Tensor>>& moments);
 

@@ -9,9 +9,16 @@
 
 namespace atl::island {
 
-Checkpoints::Checkpoints(const std::filesystem::path& run_folder, int64_t keep, const Clock& clock,
-                         run::TimeSpent& time)
-    : folder_(run_folder / "checkpoints"), clock_(clock), time_(time), writer_(folder_, keep) {}
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder) {
+  return run_folder / "checkpoints";
+}
+
+Checkpoints::Checkpoints(const std::filesystem::path& run_folder, int64_t keep,
+                         weights::StagingPlace place, const Clock& clock, run::TimeSpent& time)
+    : folder_(checkpoint_folder(run_folder)),
+      clock_(clock),
+      time_(time),
+      writer_(folder_, keep, place) {}
 
 void Checkpoints::begin(int64_t step,
                         const std::function<weights::CheckpointContents()>& contents) {

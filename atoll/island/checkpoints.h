@@ -13,11 +13,14 @@
 
 namespace atl::island {
 
+/// Where a run's checkpoints lie.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder);
+
 class Checkpoints {
  public:
   /// In `run_folder`; `keep` 0 keeps all. `clock` and `time` outlive it.
-  Checkpoints(const std::filesystem::path& run_folder, int64_t keep, const Clock& clock,
-              run::TimeSpent& time);
+  Checkpoints(const std::filesystem::path& run_folder, int64_t keep, weights::StagingPlace place,
+              const Clock& clock, run::TimeSpent& time);
 
   /// Makes room for checkpoints like this one.
   void reserve(const weights::CheckpointContents& contents) { writer_.reserve(contents); }

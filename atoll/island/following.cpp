@@ -13,6 +13,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/event.h"
+#include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
 #include "atoll/model/torch_error.h"
@@ -173,7 +174,10 @@ std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
                          .changes_gradient = method::method_of(config.sync).reduces_gradients,
                          .begin = {.settings = config.settings().dump(/*with_help=*/false),
                                    .data = parts.materials.mixture.digest(),
-                                   .num_units = parts.averager.num_members()}});
+                                   .num_units = parts.averager.num_members()},
+                         .spill_folder = method::spills_checkpoints(parts.config.train)
+                                             ? checkpoint_folder(parts.folder)
+                                             : std::filesystem::path()});
 }
 
 void tell_asked(group::Processes& processes, const Asked& asked) {

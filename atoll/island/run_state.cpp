@@ -9,6 +9,7 @@
 #include "atoll/base/fields_json.h"
 #include "atoll/base/file.h"
 #include "atoll/base/hash.h"
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/weights/adapter.h"
 #include "atoll/weights/hf_config.h"
 
@@ -20,16 +21,21 @@ using nlohmann::json;
 constexpr const char* kLive = "live";
 constexpr int64_t kFormat = 1;  // Of state.json and manifest.json.
 
+/// Whether who gave a tensor goes on to change it, or gathered it for the checkpoint alone.
+enum class Given { kLive, kGathered };
+
 /// One view per parameter of a flat host tensor, named "prefix.parameter" (no prefix: "parameter").
 void add_views(const model::Parameters& parameters, const std::string& prefix,
-               const at::Tensor& flat_P, std::vector<weights::TensorView>& views) {
+               const at::Tensor& flat_P, Given given, std::vector<weights::TensorView>& views) {
   const auto* data = flat_P.const_data_ptr<float>();
   for (const auto& spec : parameters.specs()) {
     const std::span values(data + spec.offset, static_cast<size_t>(spec.size));
     views.push_back({.name = prefix.empty() ? spec.name : prefix + "." + spec.name,
                      .type = weights::DType::kF32,
                      .shape = spec.shape,
-                     .bytes = std::as_bytes(values)});
+                     .bytes = std::as_bytes(values),
+                     .is_mapped = model::is_spilled(flat_P),
+                     .is_final = given == Given::kGathered});
   }
 }
 
@@ -37,6 +43,7 @@ void restore(const weights::SafetensorsFile& file, const model::Parameters& para
              const std::string& prefix, const at::Tensor& flat_P) {
   const at::Tensor host_P = flat_P.device().is_cpu() ? flat_P : at::empty_like(flat_P.cpu());
   auto* data = host_P.mutable_data_ptr<float>();
+  const bool is_spilled = model::is_spilled(host_P);
   for (const auto& spec : parameters.specs()) {
     const auto& tensor = file.at(prefix.empty() ? spec.name : prefix + "." + spec.name);
     if (tensor.shape != spec.shape) {
@@ -44,8 +51,17 @@ void restore(const weights::SafetensorsFile& file, const model::Parameters& para
           "'{}': tensor '{}' has shape [{}] and the run's model wants [{}]", file.path().string(),
           tensor.name, fmt::join(tensor.shape, ", "), fmt::join(spec.shape, ", ")));
     }
-    weights::copy_as_f32(tensor, {data + spec.offset, static_cast<size_t>(spec.size)},
-                         file.path().string());
+    auto* next = data + spec.offset;
+    weights::read_in_pieces(tensor, [&](std::span<const std::byte> bytes) {
+      const size_t size = bytes.size() / weights::num_bytes(tensor.type);
+      weights::copy_as_f32({.name = tensor.name,
+                            .type = tensor.type,
+                            .shape = {static_cast<int64_t>(size)},
+                            .bytes = bytes},
+                           {next, size}, file.path().string());
+      if (is_spilled) let_rest(std::as_bytes(std::span(next, size)));
+      next += size;
+    });
   }
   if (!flat_P.device().is_cpu()) flat_P.copy_(host_P);
 }
@@ -231,22 +247,29 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
   weights::CheckpointContents contents{.step = state.step,
                                        .is_adapter = materials.adapter != nullptr};
   const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
-                       const at::Tensor& flat_P) {
+                       const at::Tensor& flat_P, Given given = Given::kLive) {
     const at::Tensor host_P = on_host(flat_P);
-    add_views(materials.trained(), prefix, host_P, views);
+    add_views(materials.trained(), prefix, host_P, given, views);
     contents.owners.push_back(std::make_shared<at::Tensor>(host_P));
   };
   const at::Tensor& live_P = materials.trained().values_P();
   const at::Tensor global_P = strategy.global_parameters();
   add(contents.model, "", global_P);
   if (state.step > 0 && !strategy.syncs_after(state.step)) add(contents.optimizer, kLive, live_P);
-  for (const auto& [name, flat_P] : optimizer.state()) add(contents.optimizer, name, flat_P);
+  for (const auto& [name, flat_P] : optimizer.state()) {
+    // The optimiser spills what it has gathered, and that is no moment of its own.
+    add(contents.optimizer, name, flat_P,
+        model::is_spilled(flat_P) ? Given::kGathered : Given::kLive);
+  }
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
   contents.files = model_files(materials);
   contents.complete = [state](weights::CheckpointContents& copied) {
     Sha256 hash;  // Here and not in the training thread: it takes a while.
-    for (const auto& tensor : copied.model) hash.update(tensor.bytes);
+    for (const auto& tensor : copied.model) {
+      weights::read_in_pieces(tensor,
+                              [&](std::span<const std::byte> piece) { hash.update(piece); });
+    }
     RunState with_digest = state;
     with_digest.digest = hex(hash.finish());
     json file = json_of(with_digest);
@@ -271,8 +294,12 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
 
 std::string parameter_digest(const at::Tensor& parameters_P) {
   const at::Tensor host_P = parameters_P.cpu().contiguous();
-  return hex(sha256({reinterpret_cast<const std::byte*>(host_P.const_data_ptr<float>()),
-                     static_cast<size_t>(host_P.nbytes())}));
+  return hex(weights::tensor_sha256(
+      {.name = {},
+       .shape = {host_P.numel()},
+       .bytes = std::as_bytes(
+           std::span(host_P.const_data_ptr<float>(), static_cast<size_t>(host_P.numel()))),
+       .is_mapped = model::is_spilled(host_P)}));
 }
 
 }  // namespace atl::island

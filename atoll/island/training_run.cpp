@@ -60,7 +60,10 @@ TrainingRun::TrainingRun(TrainingParts parts)
           parts_.config.sync,
           replica_of(parts_, units_.num_trained(), [this] { checkpoints_.release(); }),
           parts_.averager, parts_.clock)),
-      checkpoints_(parts_.folder, checkpoints_to_keep(parts_.config), parts_.clock, time_) {}
+      checkpoints_(parts_.folder, checkpoints_to_keep(parts_.config),
+                   method::spills_checkpoints(parts_.config.train) ? weights::StagingPlace::kDisk
+                                                                   : weights::StagingPlace::kMemory,
+                   parts_.clock, time_) {}
 
 void TrainingRun::resume(const std::filesystem::path& folder,
                          std::span<const run::LoggedRound> rounds) {

@@ -29,21 +29,8 @@ constexpr const char* kDoomed = ".old.tmp";
 
 json tensor_hashes(const std::vector<TensorView>& tensors) {
   json hashes = json::object();
-  for (const auto& tensor : tensors) hashes[tensor.name] = hex(sha256(tensor.bytes));
+  for (const auto& tensor : tensors) hashes[tensor.name] = hex(tensor_sha256(tensor));
   return hashes;
-}
-
-void make_room(const std::vector<TensorView>& tensors, StagingBuffers& buffers) {
-  for (const auto& tensor : tensors) buffers[tensor.name].resize(tensor.bytes.size());
-}
-
-void copy_tensors(std::vector<TensorView>& tensors, StagingBuffers& buffers) {
-  make_room(tensors, buffers);
-  for (auto& tensor : tensors) {
-    Bytes& buffer = buffers.at(tensor.name);
-    std::ranges::copy(tensor.bytes, buffer.begin());
-    tensor.bytes = buffer;
-  }
 }
 
 /// Renamed first: a kill in the middle must not leave half a checkpoint under a whole one's name.
@@ -72,24 +59,20 @@ const char* model_file_of(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
-    : folder_(std::move(folder)), keep_(keep) {}
+CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep, StagingPlace place)
+    : folder_(std::move(folder)), keep_(keep), model_(place, folder_), optimizer_(place, folder_) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();  // It uses the other members.
 }
 
 void CheckpointWriter::reserve(const CheckpointContents& contents) {
-  make_room(contents.model, model_buffers_);
-  make_room(contents.optimizer, optimizer_buffers_);
+  model_.make_room(contents.model);
+  optimizer_.make_room(contents.optimizer);
 }
 
 size_t CheckpointWriter::reserved_bytes() const {
-  size_t sum = 0;
-  for (const auto* buffers : {&model_buffers_, &optimizer_buffers_}) {
-    for (const auto& [name, buffer] : *buffers) sum += buffer.size();
-  }
-  return sum;
+  return model_.num_bytes() + optimizer_.num_bytes();
 }
 
 void CheckpointWriter::begin(CheckpointContents contents) {
@@ -105,8 +88,8 @@ void CheckpointWriter::begin(CheckpointContents contents) {
       changed_.notify_all();
     };
     try {
-      copy_tensors(contents.model, model_buffers_);
-      copy_tensors(contents.optimizer, optimizer_buffers_);
+      model_.copy(contents.model);
+      optimizer_.copy(contents.optimizer);
       set_copied();
       if (contents.complete) contents.complete(contents);
       write(contents);

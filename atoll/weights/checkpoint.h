@@ -10,6 +10,9 @@
 // exists under its final name only when complete; a full disk leaves the previous ones as they
 // were.
 //
+// The copies may lie on the disk (staging.h): memory is then some megabytes, and copying waits for
+// the disk where the system has no room to keep what is not written yet.
+//
 // LibTorch-free. One owner thread.
 #include <cstdint>
 #include <filesystem>
@@ -21,14 +24,15 @@
 #include <thread>
 #include <vector>
 
-#include "atoll/base/bytes.h"
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
 #include "atoll/weights/safetensors.h"
+#include "atoll/weights/staging.h"
 
 namespace atl::weights {
 
-/// One checkpoint to write. The tensors' memory must not change before release().
+/// One checkpoint to write. The tensors' memory must not change before release(), and that of those
+/// which are final not before it is written.
 struct CheckpointContents {
   int64_t step = 0;
   bool is_adapter = false;            // Its tensors are no model's (adapter.h).
@@ -44,18 +48,18 @@ struct CheckpointContents {
   std::vector<std::shared_ptr<const void>> owners;  // Of memory that only this checkpoint uses.
 };
 
-using StagingBuffers = std::map<std::string, Bytes>;  // By tensor name.
-
 class CheckpointWriter {
  public:
-  /// Checkpoints go to `folder`/step-NNNNNNNN. `keep` 0 keeps all.
-  CheckpointWriter(std::filesystem::path folder, int64_t keep);
+  /// Checkpoints go to `folder`/step-NNNNNNNN. `keep` 0 keeps all. The same is written wherever
+  /// the copies are.
+  CheckpointWriter(std::filesystem::path folder, int64_t keep,
+                   StagingPlace place = StagingPlace::kMemory);
   ~CheckpointWriter();
 
   /// Makes room for checkpoints of these tensors (names and sizes; values are not read), so that
   /// the first one is as quick as the others. Not while one is being written.
   void reserve(const CheckpointContents& contents);
-  /// Of its buffers.
+  /// Of its buffers, in memory or on the disk.
   size_t reserved_bytes() const;
   /// Starts one. Waits for the one before (its buffers are reused).
   void begin(CheckpointContents contents);
@@ -75,8 +79,8 @@ class CheckpointWriter {
   Condition changed_;
   bool copied_ ATOLL_GUARDED_BY(mutex_) = true;
   std::optional<std::string> error_ ATOLL_GUARDED_BY(mutex_);
-  StagingBuffers model_buffers_;
-  StagingBuffers optimizer_buffers_;
+  Staging model_;
+  Staging optimizer_;
 };
 
 /// Complete checkpoints of a folder, oldest first: (step, path). Temporary names are passed over.

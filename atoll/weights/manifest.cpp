@@ -60,7 +60,7 @@ void Manifest::check_tensors(const std::string& file_name, const SafetensorsFile
       throw broken(folder_, fmt::format("{} has no tensor '{}' though {} lists it", file_name, name,
                                         kManifestFile));
     }
-    if (hex(sha256(tensor->bytes)) != hash.get_ref<const std::string&>()) {
+    if (hex(tensor_sha256(*tensor)) != hash.get_ref<const std::string&>()) {
       throw broken(
           folder_,
           fmt::format("tensor '{}' of {} is not what was saved (its SHA-256 differs from {})", name,
@@ -87,8 +87,7 @@ void Manifest::check_files() const {
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) {
-  const std::span<const std::byte> piece = as_byte_span(text);
-  write_file_synced(path, {&piece, 1});
+  write_file_synced(path, [&](const Append& append) { append(as_byte_span(text)); });
 }
 
 }  // namespace atl::weights

@@ -13,6 +13,7 @@
 #include "atoll/base/bytes.h"
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
+#include "atoll/base/spilled_array.h"
 #include "atoll/codec/ggml_quantize.h"
 
 namespace atl::weights {
@@ -23,6 +24,8 @@ using Json = nlohmann::json;
 // The format's own limit, and enough for a million tensors.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kLengthBytes = 8;
+// Whole values of any type, and little enough to be held beside all else.
+constexpr size_t kPieceBytes = size_t{8} << 20;
 
 struct TypeName {
   DType type;
@@ -176,6 +179,22 @@ std::string other_format(std::span<const std::byte> contents) {
 size_t num_bytes(DType type) { return entry(type).bytes; }
 std::string name_of(DType type) { return entry(type).name; }
 
+void read_in_pieces(const TensorView& tensor,
+                    const std::function<void(std::span<const std::byte> piece)>& take) {
+  for (std::span<const std::byte> rest = tensor.bytes; !rest.empty();) {
+    const auto piece = rest.first(std::min(kPieceBytes, rest.size()));
+    take(piece);
+    if (tensor.is_mapped) let_rest(piece);
+    rest = rest.subspan(piece.size());
+  }
+}
+
+Digest tensor_sha256(const TensorView& tensor) {
+  Sha256 hash;
+  read_in_pieces(tensor, [&](std::span<const std::byte> piece) { hash.update(piece); });
+  return hash.finish();
+}
+
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> contents,
                                           const std::string& file,
                                           std::map<std::string, std::string>* metadata) {
@@ -224,7 +243,9 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> contents,
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path),
       file_(path),
-      tensors_(parse_safetensors(file_.bytes(), path.string(), &metadata_)) {}
+      tensors_(parse_safetensors(file_.bytes(), path.string(), &metadata_)) {
+  for (TensorView& tensor : tensors_) tensor.is_mapped = true;
+}
 
 const TensorView* SafetensorsFile::find(std::string_view name) const {
   const auto found = std::ranges::lower_bound(tensors_, name, {}, &TensorView::name);
@@ -244,7 +265,6 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  std::vector<std::span<const std::byte>> pieces(2);
   for (const TensorView& tensor : tensors) {
     ATOLL_CHECK(!header.contains(tensor.name));
     uint64_t size = num_bytes(tensor.type);
@@ -254,14 +274,15 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
                            {"shape", tensor.shape},
                            {"data_offsets", {offset, offset + size}}};
     offset += size;
-    pieces.push_back(tensor.bytes);
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // So that the data is aligned.
   const uint64_t length = text.size();
-  pieces[0] = std::as_bytes(std::span(&length, 1));
-  pieces[1] = as_byte_span(text);
-  write_file_synced(path, pieces);
+  write_file_synced(path, [&](const Append& append) {
+    append(std::as_bytes(std::span(&length, 1)));
+    append(as_byte_span(text));
+    for (const TensorView& tensor : tensors) read_in_pieces(tensor, append);
+  });
 }
 
 std::optional<codec::GgmlType> parameter_type(DType type) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 
 #include "atoll/base/bytes.h"
 #include "atoll/base/file.h"
+#include "atoll/base/hash.h"
 #include "atoll/codec/ggml_types.h"
 
 namespace atl::weights {
@@ -28,7 +30,17 @@ struct TensorView {
   DType type = DType::kF32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
+  /// They lie in a file that is mapped: who has read them may let them rest (base/spilled_array.h).
+  bool is_mapped = false;
+  /// Nobody changes them any more: a checkpoint is written from where they are.
+  bool is_final = false;
 };
+
+/// Gives `take` some megabytes of the tensor at a time, in order. What is mapped rests behind it.
+void read_in_pieces(const TensorView& tensor,
+                    const std::function<void(std::span<const std::byte> piece)>& take);
+/// Of the bytes, read so.
+Digest tensor_sha256(const TensorView& tensor);
 
 /// Parses and checks a whole file in memory. Throws InputError naming `file` and the tensor: a
 /// length or offset outside the file, a size that is not shape x type, overlaps, gaps, an unknown
