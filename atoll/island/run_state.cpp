@@ -22,7 +22,7 @@ constexpr const char* kLive = "live";
 constexpr int64_t kFormat = 1;  // Of state.json and manifest.json.
 
 /// Whether who gave a tensor goes on to change it, or gathered it for the checkpoint alone.
-enum class Given { kLive, kGathered };
+enum class Given { kInUse, kGathered };
 
 /// One view per parameter of a flat host tensor, named "prefix.parameter" (no prefix: "parameter").
 void add_views(const model::Parameters& parameters, const std::string& prefix,
@@ -247,7 +247,7 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
   weights::CheckpointContents contents{.step = state.step,
                                        .is_adapter = materials.adapter != nullptr};
   const auto add = [&](std::vector<weights::TensorView>& views, const std::string& prefix,
-                       const at::Tensor& flat_P, Given given = Given::kLive) {
+                       const at::Tensor& flat_P, Given given = Given::kInUse) {
     const at::Tensor host_P = on_host(flat_P);
     add_views(materials.trained(), prefix, host_P, given, views);
     contents.owners.push_back(std::make_shared<at::Tensor>(host_P));
@@ -259,7 +259,7 @@ weights::CheckpointContents checkpoint_contents(const RunState& state, const run
   for (const auto& [name, flat_P] : optimizer.state()) {
     // The optimiser spills what it has gathered, and that is no moment of its own.
     add(contents.optimizer, name, flat_P,
-        model::is_spilled(flat_P) ? Given::kGathered : Given::kLive);
+        model::is_spilled(flat_P) ? Given::kGathered : Given::kInUse);
   }
   for (const auto& [name, flat_P] : strategy.state()) add(contents.optimizer, name, flat_P);
 
