@@ -19,15 +19,23 @@ double moved(double from, double to, double share) { return from + share * (to -
 }  // namespace
 
 void GuessCost::note(int64_t num_texts, int64_t num_guesses, double seconds) {
-  if (num_texts != num_texts_) plain_s_.reset();
-  num_texts_ = num_texts;
+  const auto [place, is_new] = plain_.try_emplace(num_texts);
+  Plain& plain = place->second;
   if (num_guesses == 0) {
-    plain_s_ = moved(plain_s_.value_or(seconds), seconds, kNewest);
+    plain = {.pass_s = is_new ? seconds : moved(plain.pass_s, seconds, kNewestPlain)};
     cost_ = moved(cost_, kUsual, kForgetting);
-  } else if (plain_s_ && *plain_s_ > 0) {
-    const double cost = (seconds / *plain_s_ - 1) / static_cast<double>(num_guesses);
+  } else if (is_new || plain.pass_s <= 0) {
+    plain_.erase(place);
+  } else {
+    const double cost = (seconds / plain.pass_s - 1) / static_cast<double>(num_guesses);
     cost_ = moved(cost_, std::clamp(cost, kLeast, kMost), kNewest);
+    plain.num_since += 1;
   }
+}
+
+bool GuessCost::wants_plain_pass(int64_t num_texts) const {
+  const auto found = plain_.find(num_texts);
+  return found == plain_.end() || found->second.num_since >= kLongAgo;
 }
 
 double tokens_per_pass(double acceptance, double cost, int64_t num_guesses) {

@@ -3,7 +3,7 @@
 // has the model itself: nothing has a long way to go (that is lookahead.h), but each guess makes
 // the pass longer. Pure.
 #include <cstdint>
-#include <optional>
+#include <map>
 
 namespace atl::decoding {
 
@@ -12,15 +12,21 @@ class GuessCost {
  public:
   /// A pass of the newest tokens of so many texts, and of so many guesses.
   void note(int64_t num_texts, int64_t num_guesses, double seconds);
+  /// Whether a pass of so many texts had better be without guesses, to see how long that takes: it
+  /// is not known, or was seen long ago.
+  bool wants_plain_pass(int64_t num_texts) const;
   /// In passes without guesses.
   double value() const { return cost_; }
 
  private:
   static constexpr double kUsual = 0.25;
+  struct Plain {
+    double pass_s = 0;
+    int64_t num_since = 0;  // Passes with guesses.
+  };
 
   double cost_ = kUsual;
-  int64_t num_texts_ = 0;
-  std::optional<double> plain_s_;  // A pass of so many texts without guesses.
+  std::map<int64_t, Plain> plain_;  // Passes without guesses, by the number of texts.
 };
 
 /// By how many tokens a text grows, on average, in the time of a pass without guesses: with so many

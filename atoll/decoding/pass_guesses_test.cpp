@@ -52,6 +52,20 @@ TEST(PassGuessesTest, TheCostIsWhatPassesWithGuessesTookLonger) {
   EXPECT_EQ(cost.value(), before);
 }
 
+TEST(PassGuessesTest, NowAndThenItIsSeenHowLongAPassTakesWithoutGuesses) {
+  GuessCost cost;
+  EXPECT_TRUE(cost.wants_plain_pass(1));
+  cost.note(1, 0, 0.010);
+  EXPECT_FALSE(cost.wants_plain_pass(1));
+  EXPECT_TRUE(cost.wants_plain_pass(2));
+  int num_guessed = 0;
+  for (; !cost.wants_plain_pass(1); ++num_guessed) cost.note(1, 3, 0.013);
+  EXPECT_GT(num_guessed, 30);
+  EXPECT_LT(num_guessed, 300);
+  cost.note(1, 0, 0.010);
+  EXPECT_FALSE(cost.wants_plain_pass(1));
+}
+
 TEST(PassGuessesTest, ACostThatChanceMadeIsForgottenWhereNothingIsGuessed) {
   GuessCost cost;
   cost.note(1, 0, 0.010);

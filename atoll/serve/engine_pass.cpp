@@ -21,6 +21,7 @@ constexpr int64_t kPositions = model::KvPool::kPagePositions;
 void Engine::guess() {
   const int64_t num_texts = std::max<int64_t>(std::ssize(running_), 1);
   const int64_t most = model_.device().is_cpu() ? options_.max_guesses / num_texts : 0;
+  if (most == 0 || guess_cost_.wants_plain_pass(num_texts)) return;
   // A guess makes the pass longer for all of them, and is worth something to one.
   const double cost = guess_cost_.value() * static_cast<double>(num_texts);
   for (Text& text : running_) {
