@@ -8,7 +8,9 @@
 namespace atl::decoding {
 namespace {
 
-constexpr double kNewest = 0.1;       // What the newest pass counts.
+constexpr double kNewest = 0.1;       // What the newest pass counts,
+constexpr double kNewestPlain = 0.3;  // of which there may be few.
+constexpr int64_t kLongAgo = 64;
 constexpr double kForgetting = 0.01;  // A pass without guesses: what was seen may have been chance.
 constexpr double kLeast = 0.005;
 constexpr double kMost = 2;
