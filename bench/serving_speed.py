@@ -13,6 +13,7 @@ from served import PROMPT, TEXT, THREADS, model, one, spans, swarm_of, work
 from serving_swarm import Asked, complete, post
 
 NUM_MADE, NUM_READ, NUM_AT_ONCE, NUM_MADE_AT_ONCE, TIMES = 128, 1024, 16, 64, 3
+PLAIN = ("--max-guesses", 0)  # A pass for each token, as those have it that Atoll is compared with.
 KINDS = {"bf16": 32, "q8_0": 7}  # llama.cpp's numbers of file types.
 
 
@@ -107,7 +108,7 @@ def read_rate(url):
 def rates():
     """One process and a chain of three, each with all cores: 16 at once, times as fast as one after another; tokens a second, made and read."""
     found = {}
-    for name, served_by in (("one", one("speed", THREADS)), ("chain", swarm_of("speed-chain", spans(3), THREADS))):
+    for name, served_by in (("one", one("speed", THREADS, *PLAIN)), ("chain", swarm_of("speed-chain", spans(3), THREADS))):
         with served_by as started:
             url = started if name == "one" else started[1]
             found[name] = {"gain": gain(url), "made": made_rate(url), "read": read_rate(url)}
@@ -176,7 +177,7 @@ def beside_llama_cpp(kind):
     other.made_by_llama_cpp(wide, KINDS[kind], path)
     wide.unlink()
     ours, theirs = [], []
-    with one(f"llama-{kind}", THREADS, of=path) as url:
+    with one(f"llama-{kind}", THREADS, *PLAIN, of=path) as url:
         llama = LlamaCpp(path)
         for _ in range(2):
             theirs.append((llama.rate(1, NUM_MADE), llama.rate(NUM_AT_ONCE, NUM_MADE_AT_ONCE)))

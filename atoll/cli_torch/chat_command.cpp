@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -63,7 +63,9 @@ class Conversation {
         template_(tokenizer::ChatTemplate::beside(tokenizer_place(arguments.model, loaded),
                                                   arguments.chat_template)),
         options_(sampling_options(arguments.sampling, loaded)),
-        cache_(loaded.model.kv_cache()) {
+        engine_(loaded.model,
+                serve::engine_options(loaded.model, std::array{loaded.model.config().context()},
+                                      options_.max_guesses)) {
     options_.ends = end_ids(loaded, template_);
     reset();
   }
@@ -83,7 +85,6 @@ class Conversation {
       answer();
     } catch (const InputError& error) {
       chat_.messages.erase(chat_.messages.size() - 1);
-      cache_.truncate(0);  // It may hold a part of what failed.
       if (!::isatty(STDIN_FILENO)) throw;
       fmt::print(stderr, "atoll: {}\n", error.what());
     }
@@ -101,10 +102,10 @@ class Conversation {
     warn_lost(encoder);
   }
 
-  /// The conversation's ids; the cache keeps what it has of them.
-  std::vector<int64_t> prompt() {
+  /// The conversation's ids.
+  std::vector<int64_t> prompt() const {
     const auto ids = tokenizer::ChatTemplate::encode(loaded_.tokenizer, template_.render(chat_));
-    const std::vector<int64_t> prompt(ids.begin(), ids.end());
+    std::vector<int64_t> prompt(ids.begin(), ids.end());
     if (prompt.empty()) throw InputError("the chat template makes no text of the conversation");
     const int64_t context = loaded_.model.config().context();
     if (std::ssize(prompt) >= context) {
@@ -113,18 +114,11 @@ class Conversation {
                       "(/reset)",
                       prompt.size(), context));
     }
-    // Positions may turn otherwise in longer texts: then keys are read anew.
-    const auto longest = std::max(std::ssize(prompt), std::ssize(read_));
-    if (longest > loaded_.model.config().steady_positions()) cache_.truncate(0);
-    const auto same = std::ranges::mismatch(prompt, read_).in1 - prompt.begin();
-    cache_.truncate(std::min<int64_t>({same, cache_.length(), std::ssize(prompt) - 1}));
     return prompt;
   }
 
   void answer() {
-    std::vector<serve::Row> rows{{prompt(), &cache_}};
-    const auto prompt_tokens = std::ssize(rows[0].tokens);
-    const int64_t reused_tokens = cache_.length();
+    const std::vector<std::vector<int64_t>> prompts{prompt()};
     tokenizer::TextStream stream(arguments_.sampling.stops);
     std::string text;
     const auto show = [&](const std::string& part) {
@@ -134,20 +128,21 @@ class Conversation {
       flush_standard_output();
     };
     bool is_interrupted = false;
-    const auto found = serve::generate(loaded_.model, rows, options_, [&](size_t, int64_t id) {
+    const auto token = [&](size_t /*row*/, int64_t id) {
       show(stream.add(loaded_.tokenizer.bytes_or_none(id)));
       is_interrupted = num_interrupts() > 0;
       return !is_interrupted && !stream.is_stopped();
-    })[0];
+    };
+    const auto found =
+        serve::generate(engine_, prompts, options_, {.token = token, .ended = {}})[0];
     show(stream.finish());
-    read_ = rows[0].tokens;
     add("assistant", text);
     if (arguments_.json) {
       const nlohmann::ordered_json json{{"text", text},
                                         {"ids", found.ids},
                                         {"finish_reason", decoding::name_of(found.reason)},
-                                        {"prompt_tokens", prompt_tokens},
-                                        {"reused_tokens", reused_tokens}};
+                                        {"prompt_tokens", prompts[0].size()},
+                                        {"reused_tokens", found.num_cached}};
       fmt::print("{}\n", json.dump());
     } else {
       fmt::print("\n");
@@ -167,8 +162,7 @@ class Conversation {
   const tokenizer::ChatTemplate template_;
   serve::GenerateOptions options_;
   tokenizer::Chat chat_;
-  model::KvCache cache_;
-  std::vector<int64_t> read_;  // The tokens whose first ones the cache holds.
+  serve::Engine engine_;  // What it has read of the conversation it does not read again.
 };
 
 /// False at /quit.

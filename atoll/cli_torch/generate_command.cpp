@@ -21,8 +21,6 @@
 namespace atl::cli {
 namespace {
 
-constexpr size_t kRowsAtOnce = 32;
-
 struct GenerateArguments {
   ModelArguments model;
   SamplingArguments sampling;
@@ -33,8 +31,9 @@ struct GenerateArguments {
 
 constexpr const char* kFooter = R"(
 Prints the continuation, without the prompt, as it is made; of several prompts each under its own
-heading, in their order. Up to 32 prompts go through the model together; each gives what it would
-alone. With --seed S prompt number N (from 0) draws as it would alone with --seed S+N.
+heading, in their order. Up to 32 prompts go through the model together, and what they begin with
+alike is read once; each gives what it would alone. With --seed S prompt number N (from 0) draws as
+it would alone with --seed S+N.
 
 --json prints one object at the end: text, ids (of the continuation) and finish_reason: "stop" (the
 model ended the text, or a --stop text came) or "length". Of several prompts these are the first
@@ -91,13 +90,13 @@ class Printer {
       : prompts_(prompts),
         is_silent_(is_silent),
         streams_(prompts.size(), tokenizer::TextStream(stops)),
-        texts_(prompts.size()) {}
+        texts_(prompts.size()),
+        is_over_(prompts.size()) {}
 
-  void begin(size_t row) {
-    turn_ = row;
-    num_printed_ = 0;
+  /// The first row's turn.
+  void begin() {
     if (!is_silent_ && prompts_.size() > 1) {
-      fmt::print("{}== {}: {}\n", row == 0 ? "" : "\n", row + 1, prompts_[row]);
+      fmt::print("{}== {}: {}\n", turn_ == 0 ? "" : "\n", turn_ + 1, prompts_[turn_]);
     }
     print();
   }
@@ -109,9 +108,13 @@ class Printer {
   }
   void finish(size_t row) {
     texts_[row] += streams_[row].finish();
-    if (row != turn_) begin(row);
-    print();
-    if (!is_silent_) fmt::print("\n");
+    is_over_[row] = true;
+    if (row == turn_) print();
+    while (turn_ < texts_.size() && is_over_[turn_]) {
+      if (!is_silent_) fmt::print("\n");
+      num_printed_ = 0;
+      if (++turn_ < texts_.size()) begin();
+    }
   }
   const std::string& text(size_t row) const { return texts_[row]; }
 
@@ -127,6 +130,7 @@ class Printer {
   const bool is_silent_;
   std::vector<tokenizer::TextStream> streams_;
   std::vector<std::string> texts_;
+  std::vector<bool> is_over_;
   size_t turn_ = 0;
   size_t num_printed_ = 0;
 };
@@ -139,29 +143,6 @@ void note_full_context(const LoadedModel& loaded, const serve::Generation& found
              found.ids.size(), max_tokens, loaded.model.config().context());
 }
 
-/// All prompts, some at once.
-std::vector<serve::Generation> generate_all(const LoadedModel& loaded,
-                                            const std::vector<std::vector<int64_t>>& prompts,
-                                            serve::GenerateOptions options, Printer& printer) {
-  std::vector<serve::Generation> all;
-  for (size_t first = 0; first < prompts.size(); first += kRowsAtOnce) {
-    const size_t count = std::min(kRowsAtOnce, prompts.size() - first);
-    const auto print = [&](size_t row, int64_t id) {
-      return printer.add(first + row, loaded.tokenizer.bytes_or_none(id));
-    };
-    printer.begin(first);
-    const auto found =
-        serve::generate(loaded.model, std::span(prompts).subspan(first, count), options, print);
-    for (size_t row = 0; row < count; ++row) {
-      printer.finish(first + row);
-      note_full_context(loaded, found[row], options.max_tokens);
-    }
-    all.insert(all.end(), found.begin(), found.end());
-    options.sampler.seed += count;
-  }
-  return all;
-}
-
 void generate(const GenerateArguments& arguments) {
   std::vector<std::string> texts = arguments.prompts;
   if (!arguments.prompts_file.empty()) add_prompts(arguments.prompts_file, texts);
@@ -172,7 +153,13 @@ void generate(const GenerateArguments& arguments) {
   const serve::GenerateOptions options = sampling_options(arguments.sampling, loaded);
   std::vector<std::vector<int64_t>> prompts;
   for (const std::string& text : texts) prompts.push_back(prompt_ids(loaded, text, options.ends));
-  const auto found = generate_all(loaded, prompts, options, printer);
+  printer.begin();
+  const auto found = serve::generate(
+      loaded.model, prompts, options,
+      {.token = [&](size_t row,
+                    int64_t id) { return printer.add(row, loaded.tokenizer.bytes_or_none(id)); },
+       .ended = [&](size_t row) { printer.finish(row); }});
+  for (const auto& each : found) note_full_context(loaded, each, options.max_tokens);
   if (!arguments.json) return;
   nlohmann::ordered_json list;
   for (size_t row = 0; row < found.size(); ++row) {

@@ -95,6 +95,18 @@ void add_sampling_arguments(CLI::App& command, SamplingArguments& arguments) {
   command.add_option("--seed", sampler.seed, "of the random draws (default: 0)")
       ->check(whole_number<uint64_t>(0))
       ->excludes(greedy);
+  add_guesses_argument(command, arguments.options.max_guesses);
+}
+
+void add_guesses_argument(CLI::App& command, int64_t& max_guesses) {
+  command
+      .add_option(
+          "--max-guesses", max_guesses,
+          "tokens that are guessed from the text itself and verified in the pass that makes "
+          "the next one, at most, all texts together; they change nothing but the time "
+          "(0: none)")
+      ->check(whole_number<int64_t>(0, 256))
+      ->capture_default_str();
 }
 
 }  // namespace atl::cli

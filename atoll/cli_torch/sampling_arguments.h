@@ -17,8 +17,10 @@ struct SamplingArguments {
 };
 
 /// --max-tokens, --greedy, --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --stop,
-/// --seed.
+/// --seed, --max-guesses.
 void add_sampling_arguments(CLI::App& command, SamplingArguments& arguments);
+/// --max-guesses: serve::EngineOptions.
+void add_guesses_argument(CLI::App& command, int64_t& max_guesses);
 
 /// The options for this model. Throws UsageError where one is out of range.
 serve::GenerateOptions sampling_options(const SamplingArguments& arguments,

@@ -26,6 +26,7 @@
 #include "atoll/cli_torch/kv_arguments.h"
 #include "atoll/cli_torch/layer_source.h"
 #include "atoll/cli_torch/model_arguments.h"
+#include "atoll/cli_torch/sampling_arguments.h"
 #include "atoll/cli_torch/swarm_place.h"
 #include "atoll/net/address.h"
 #include "atoll/run/link_rate.h"
@@ -60,6 +61,7 @@ struct ServeArguments {
   bool listens = false;   // Its user says where.
   double kv_gib = 0;      // 0: a tenth of the memory, 2 at most.
   double memory_gib = 0;  // 0: most of the machine's.
+  int64_t max_guesses = serve::EngineOptions().max_guesses;
 };
 
 constexpr const char* kFooter = R"(
@@ -164,7 +166,8 @@ void serve_alone(const ServeArguments& arguments) {
   }
   ApiArguments api = arguments.api;
   serve::EngineOptions options{.kv_bytes = kv_bytes(arguments),
-                               .max_running = api.service.limits.shares.running};
+                               .max_running = api.service.limits.shares.running,
+                               .max_guesses = arguments.max_guesses};
   NamedAdapters named = load_adapters(arguments.adapters, loaded.model);
   for (const auto& adapter : named.adapters) {
     if (kept) kept->names.push_back(names_of(serve::digest_of(*adapter)));
@@ -413,6 +416,7 @@ void add_serve_command(CLI::App& app) {
       ->add_option("--kv-gib", arguments->kv_gib,
                    "memory for keys and values, in GiB (default: a tenth of it, 2 at most)")
       ->check(real_number(0.001, 1 << 20));
+  add_guesses_argument(*command, arguments->max_guesses);
   add_api_arguments(*command, arguments->api);
   command->footer(kFooter);
   command->callback([command, arguments] {
@@ -421,9 +425,9 @@ void add_serve_command(CLI::App& app) {
         arguments->gateway
             ? std::vector{"--blocks",      "--head",        "--advertise",      "--peer-name",
                           "--model-cache", "--upload-rate", "--neighbour-rate", "--kv-profile"}
-            : std::vector{"--tokenizer",   "--strict",        "--template",
-                          "--keys",        "--certificate",   "--private-key",
-                          "--max-running", "--deterministic", "--adapter"};
+            : std::vector{"--tokenizer",   "--strict",      "--template",    "--keys",
+                          "--certificate", "--private-key", "--max-running", "--deterministic",
+                          "--adapter",     "--max-guesses"};
     for (const char* option : others) {
       if (command->count(option) == 0) continue;
       throw UsageError(fmt::format("{} is for {}", option,

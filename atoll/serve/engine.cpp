@@ -1,15 +1,12 @@
 #include "atoll/serve/engine.h"
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <tuple>
 #include <utility>
 
 #include "atoll/base/error.h"
-#include "atoll/serve/row_batches.h"
 
 namespace atl::serve {
 namespace {
@@ -59,7 +56,7 @@ void Engine::drop(const std::set<Sequence::Id>& ids) {
   if (ids.empty()) return;
   std::erase_if(found_, [&](const Found& found) { return ids.contains(found.id); });
   for (Texts* texts : {&running_, &waiting_}) {
-    std::erase_if(*texts, [&](const Text& text) { return ids.contains(text.sequence->id()); });
+    std::erase_if(*texts, [&](const Text& text) { return ids.contains(text.sequence().id()); });
   }
 }
 
@@ -67,8 +64,9 @@ void Engine::purge(uint64_t tenant) {
   for (PrefixCache& prefixes : prefixes_) prefixes.purge(tenant);
   for (Texts* texts : {&running_, &waiting_}) {
     for (Text& text : *texts)
-      text.is_private = text.is_private || text.sequence->tenant() == tenant;
+      text.is_private = text.is_private || text.sequence().tenant() == tenant;
   }
+  if (rest_ && rest_->tenant == tenant) rest_.reset();
 }
 
 void Engine::purge_kept(uint64_t tenant) const {
@@ -80,6 +78,10 @@ void Engine::purge_kept(uint64_t tenant) const {
 
 bool Engine::make_room(int64_t num_pages) {
   while (pool_->num_left() < num_pages) {
+    if (rest_) {
+      rest_.reset();
+      continue;
+    }
     const bool has_gone =
         std::ranges::any_of(prefixes_, [](PrefixCache& prefixes) { return prefixes.evict(); });
     if (!has_gone) return false;
@@ -93,31 +95,45 @@ bool Engine::has_steady_keys(int64_t length) const {
 }
 
 const model::Adapter* Engine::adapter_of(const Text& text) const {
-  const uint64_t number = text.sequence->adapter();
+  const uint64_t number = text.sequence().adapter();
   return number == 0 ? nullptr : options_.adapters.at(number - 1).get();
 }
 
 /// One that runs is about to read what this one begins with: once it has, that need not be read.
 bool Engine::shares_unread_beginning(const Text& text) const {
-  const std::vector<int64_t>& tokens = text.sequence->tokens();
+  const std::vector<int64_t>& tokens = text.sequence().tokens();
   return std::ranges::any_of(running_, [&](const Text& other) {
-    if (other.sequence->tenant() != text.sequence->tenant()) return false;
-    if (other.sequence->adapter() != text.sequence->adapter()) return false;
+    if (other.sequence().tenant() != text.sequence().tenant()) return false;
+    if (other.sequence().adapter() != text.sequence().adapter()) return false;
     const int64_t num_shared =
-        std::ranges::mismatch(tokens, other.sequence->tokens()).in1 - tokens.begin();
+        std::ranges::mismatch(tokens, other.sequence().tokens()).in1 - tokens.begin();
     const int64_t shared_pages = std::min(num_shared, text.length() - 1) / kPositions;
     return shared_pages * kPositions > std::max(text.cache.length(), other.cache.length());
   });
+}
+
+/// Keys and values of what it begins with, as far as they are there; but of its last token none.
+model::KvCache Engine::beginning_of(const Text& text) {
+  const Sequence& sequence = text.sequence();
+  const std::vector<int64_t>& tokens = sequence.tokens();
+  model::KvCache found(pool_, prefixes_.at(sequence.adapter()).find(sequence.tenant(), tokens));
+  const bool is_alike =
+      rest_ && rest_->tenant == sequence.tenant() && rest_->adapter == sequence.adapter();
+  if (!is_alike) return found;
+  const auto same = std::ranges::mismatch(tokens, rest_->tokens).in1 - tokens.begin();
+  const int64_t length = std::min<int64_t>(same, std::ssize(tokens) - 1);
+  if (length <= found.length()) return found;
+  found = rest_->cache.fork();
+  found.truncate(length);
+  return found;
 }
 
 void Engine::admit() {
   for (auto it = waiting_.begin();
        it != waiting_.end() && std::ssize(running_) < options_.max_running;) {
     Text& text = *it;
-    if (text.sequence->may_skip() && has_steady_keys(text.length())) {
-      text.cache =
-          model::KvCache(pool_, prefixes_.at(text.sequence->adapter())
-                                    .find(text.sequence->tenant(), text.sequence->tokens()));
+    if (text.sequence().may_skip() && has_steady_keys(text.length())) {
+      text.cache = beginning_of(text);
       if (shares_unread_beginning(text)) {
         text.cache = model::KvCache(pool_);
         ++it;
@@ -130,7 +146,7 @@ void Engine::admit() {
       text.cache = model::KvCache(pool_);
       return;  // It keeps its turn.
     }
-    text.sequence->skipped({.num_tokens = text.cache.length()});
+    text.sequence().skipped({.num_tokens = text.cache.length()});
     counts_.cached_tokens += text.cache.length();
     running_.push_back(std::move(text));
     it = waiting_.erase(it);
@@ -140,7 +156,7 @@ void Engine::admit() {
 /// What is kept of it, behind what is in memory.
 void Engine::seek(Text& text) {
   if (!options_.kept || std::exchange(text.was_sought, true)) return;
-  const Sequence& sequence = *text.sequence;
+  const Sequence& sequence = text.sequence();
   const int64_t most = std::min(sequence.wanted_from(), text.length() - 1) / kv::kChunkTokens;
   const int64_t first = text.cache.length() / kv::kChunkTokens;
   if (most <= first) return;
@@ -163,7 +179,7 @@ void Engine::seek(Text& text) {
 void Engine::keep(const Text& text, int64_t begin) const {
   const int64_t end = text.cache.length() / kv::kChunkTokens;
   if (!options_.kept || begin / kv::kChunkTokens >= end) return;
-  const Sequence& sequence = *text.sequence;
+  const Sequence& sequence = text.sequence();
   const kv::ChunkNames& names = options_.kept->names.at(sequence.adapter());
   const auto chunks = names.chunks_of(
       sequence.tenant(),
@@ -179,121 +195,9 @@ void Engine::keep(const Text& text, int64_t begin) const {
   }
 }
 
-std::vector<int64_t> Engine::prepare() {
-  while (true) {
-    std::vector<int64_t> num_unread;
-    for (const Text& text : running_) num_unread.push_back(text.num_unread());
-    std::vector<int64_t> counts = plan_pass(num_unread, options_.prompt_tokens);
-    for (size_t i = 0; i < running_.size(); ++i) {
-      // Where keys hang on the text's length, its tokens are read together: by parts, those of a
-      // part would be a shorter text's, and forget_other_keys() would begin anew with each.
-      const Text& text = running_[i];
-      const bool crosses = has_steady_keys(text.cache.length()) && !has_steady_keys(text.length());
-      if (crosses) counts[i] = num_unread[i];
-    }
-    size_t ready = 0;
-    for (; ready < running_.size(); ++ready) {
-      model::KvCache& cache = running_[ready].cache;
-      if (!make_room(cache.num_lacking(counts[ready])) || !cache.prepare(counts[ready])) break;
-    }
-    if (ready == running_.size()) return counts;
-    // The youngest gives way to the others, and reads its text anew.
-    running_.back().cache = model::KvCache(pool_);
-    waiting_.push_front(std::move(running_.back()));
-    running_.pop_back();
-  }
-}
-
-void Engine::read() {
-  const at::NoGradGuard no_grad;
-  admit();
-  for (Text& text : running_) model_.forget_other_keys(text.cache, text.length());
-  const std::vector<int64_t> counts = prepare();
-  std::vector<int64_t> tokens;
-  std::vector<model::CachedRow> rows;
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (counts[i] == 0) continue;
-    Text& text = running_[i];
-    const int64_t begin = text.cache.length();
-    const auto unread = std::span(text.sequence->tokens())
-                            .subspan(static_cast<size_t>(begin), static_cast<size_t>(counts[i]));
-    found_.push_back({.id = text.sequence->id(),
-                      .begin = begin,
-                      .wanted = std::max(text.sequence->wanted_from(), begin),
-                      .hidden_WC = {}});
-    tokens.insert(tokens.end(), unread.begin(), unread.end());
-    rows.push_back({&text.cache, counts[i], adapter_of(text)});
-    if (counts[i] > 1 || begin == 0) counts_.prompt_tokens += counts[i];
-  }
-  if (rows.empty()) return;
-  try {
-    const at::Tensor hidden_TC = model_.hidden_1TC(tensor_1T(tokens).to(model_.device()), rows)[0];
-    int64_t first = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Found& found = found_[i];
-      const int64_t skipped = std::min(found.wanted - found.begin, rows[i].num_tokens);
-      found.hidden_WC = hidden_TC.narrow(0, first + skipped, rows[i].num_tokens - skipped);
-      first += rows[i].num_tokens;
-    }
-  } catch (const std::exception& error) {
-    found_.clear();
-    trouble_ = error.what();
-  }
-}
-
-/// Before the text grows: what was read is all that its pages hold.
-void Engine::remember(const Text& text, int64_t begin) {
-  const int64_t length = text.cache.length();
-  const bool has_filled = length / kPositions > begin / kPositions;
-  if (!has_filled || text.is_private || !has_steady_keys(text.length())) return;
-  prefixes_.at(text.sequence->adapter())
-      .add(text.sequence->tenant(),
-           std::span(text.sequence->tokens()).first(static_cast<size_t>(length)),
-           std::span(text.cache.pages()).first(static_cast<size_t>(length / kPositions)));
-  keep(text, begin);
-}
-
-void Engine::give() {
-  if (!trouble_.empty()) refuse(running_, std::exchange(trouble_, {}));
-  std::vector<Sequence*> sequences;
-  std::vector<HiddenRows> rows;
-  auto text = running_.begin();
-  for (Found& found : std::exchange(found_, {})) {  // In the order of those that run.
-    while (text->sequence->id() != found.id) ++text;
-    remember(*text, found.begin);
-    sequences.push_back(text->sequence.get());
-    rows.push_back({.position = found.wanted,
-                    .hidden_WC = std::move(found.hidden_WC),
-                    .as_logits = text->sequence->wants_logits()});
-  }
-  std::set<Sequence::Id> done;
-  give_rows(model_, rows, [&](size_t index, int64_t position, const at::Tensor& values) {
-    const bool is_done = give(*sequences[index], position, values);
-    if (is_done) done.insert(sequences[index]->id());
-    return !is_done;
-  });
-  drop(done);
-}
-
-/// Whether it wants no more.
-bool Engine::give(Sequence& sequence, int64_t position, const at::Tensor& rows) {
-  const int64_t length = std::ssize(sequence.tokens());
-  bool is_done = false;
-  try {
-    for (int64_t i = 0; i < rows.size(0) && !is_done; ++i) {
-      is_done = sequence.take(position + i, sequence.follow(position + i, rows[i]));
-    }
-  } catch (const InputError& error) {
-    sequence.fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = error.what()});
-    is_done = true;
-  }
-  counts_.made_tokens += std::ssize(sequence.tokens()) - length;
-  return is_done;
-}
-
 void Engine::refuse(Texts& texts, const std::string& reason) {
   for (const Text& text : texts) {
-    text.sequence->fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
+    text.sequence().fail({.kind = decoding::Refusal::Kind::kUnavailable, .message = reason});
   }
   texts.clear();
 }

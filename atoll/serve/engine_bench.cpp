@@ -41,10 +41,12 @@ class Unheard final : public decoding::Listener {
   void failed(const decoding::Refusal& /*refusal*/) override {}
 };
 
-std::unique_ptr<Sequence> answer(const Engine& engine, Sequence::Id id, int64_t prompt_tokens) {
+/// `period`: after so many tokens the prompt begins anew.
+std::unique_ptr<Sequence> answer(const Engine& engine, Sequence::Id id, int64_t prompt_tokens,
+                                 int64_t period = 500) {
   decoding::GenerationRequest request{.max_tokens = 1 << 20, .sampler = {.temperature = 0}};
   for (int64_t i = 0; i < prompt_tokens; ++i) {
-    request.prompt.push_back((i * 31 + static_cast<int64_t>(id) * 7) % 500);
+    request.prompt.push_back((i % period * 31 + static_cast<int64_t>(id) * 7) % 500);
   }
   return std::make_unique<Answer>(id, std::move(request), bench_model().config().vocab_size,
                                   engine.context(), std::make_shared<Unheard>());
@@ -52,7 +54,7 @@ std::unique_ptr<Sequence> answer(const Engine& engine, Sequence::Id id, int64_t 
 
 /// So many answers, each behind so long a prompt; a pass makes a token of each.
 void Decode(benchmark::State& state) {
-  Engine engine(bench_model(), {});
+  Engine engine(bench_model(), {.max_guesses = 0});
   for (Sequence::Id id = 1; id <= static_cast<Sequence::Id>(state.range(0)); ++id) {
     engine.add(answer(engine, id, state.range(1)));
   }
@@ -72,8 +74,25 @@ BENCHMARK(Decode)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
+/// One answer to a prompt that repeats itself, with so many guesses at most.
+void DecodeGuessed(benchmark::State& state) {
+  Engine engine(bench_model(), {.max_guesses = state.range(0)});
+  engine.add(answer(engine, 1, 256, 32));
+  const auto made = [&] { return engine.status().made_tokens; };
+  const auto pass = [&] {
+    engine.read();
+    engine.give();
+  };
+  while (made() < 16) pass();
+  const int64_t before = made();
+  for (auto _ : state) pass();
+  state.counters["tokens/s"] =
+      benchmark::Counter(static_cast<double>(made() - before), benchmark::Counter::kIsRate);
+}
+BENCHMARK(DecodeGuessed)->Arg(0)->Arg(16)->Unit(benchmark::kMillisecond)->UseRealTime();
+
 void Prefill(benchmark::State& state) {
-  Engine engine(bench_model(), {});
+  Engine engine(bench_model(), {.prompt_tokens = state.range(1)});
   Sequence::Id id = 0;
   for (auto _ : state) {
     engine.add(answer(engine, ++id, state.range(0)));
@@ -86,7 +105,11 @@ void Prefill(benchmark::State& state) {
   state.counters["tokens/s"] = benchmark::Counter(
       static_cast<double>(state.iterations() * state.range(0)), benchmark::Counter::kIsRate);
 }
-BENCHMARK(Prefill)->Arg(512)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(Prefill)
+    ->Args({512, 256})
+    ->Args({512, 2048})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace atl::serve

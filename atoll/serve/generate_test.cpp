@@ -52,9 +52,9 @@ at::Tensor full_logits_TV(const model::Model& model, std::span<const int64_t> id
 const std::vector<int64_t> kPrompt{3, 14, 15, 9, 26, 5, 35};
 
 Generation generate_one(const model::Model& model, const std::vector<int64_t>& prompt,
-                        const GenerateOptions& options, const OnToken& on_token) {
+                        const GenerateOptions& options, const Hearing& hearing) {
   const std::vector<std::vector<int64_t>> prompts{prompt};
-  return generate(model, prompts, options, on_token).at(0);
+  return generate(model, prompts, options, hearing).at(0);
 }
 
 TEST(GenerateTest, CachedReadingEqualsReadingAnewHoweverItIsCut) {
@@ -99,11 +99,13 @@ TEST(GenerateTest, TruncatingTheCacheTakesTokensBack) {
 TEST(GenerateTest, GreedyEqualsFullRecomputation) {
   const model::Model model = small_model();
   std::vector<int64_t> seen;
-  const Generation found = generate_one(
-      model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}}, [&](size_t, int64_t id) {
-        seen.push_back(id);
-        return true;
-      });
+  const auto token = [&](size_t /*row*/, int64_t id) {
+    seen.push_back(id);
+    return true;
+  };
+  const Generation found =
+      generate_one(model, kPrompt, {.max_tokens = 20, .sampler = {.temperature = 0}},
+                   {.token = token, .ended = {}});
   EXPECT_EQ(seen, found.ids);
   EXPECT_EQ(found.reason, FinishReason::kLength);
   std::vector<int64_t> text = kPrompt;
@@ -166,25 +168,69 @@ TEST(GenerateTest, ARowDrawsAsAloneWithItsSeed) {
   EXPECT_NE(found[0].ids, found[1].ids);
 }
 
-TEST(GenerateTest, GoesOnFromACacheThatHoldsTheBeginning) {
+TEST(GenerateTest, GoesOnBehindWhatTheEngineHasRead) {
   const model::Model model = small_model("qwen2");
   const GenerateOptions greedy{.max_tokens = 6, .sampler = {.temperature = 0}};
-  model::KvCache cache(model.config(), at::kCPU);
-  std::vector<Row> rows{{kPrompt, &cache}};
-  generate(model, rows, greedy, {});
-  EXPECT_EQ(cache.length(), std::ssize(rows[0].tokens) - 1);
-  std::vector<int64_t> next = rows[0].tokens;
-  next.insert(next.end(), {7, 8, 9});
-  const auto wanted = generate_one(model, next, greedy, {});
-  std::vector<Row> again{{next, &cache}};
-  EXPECT_EQ(generate(model, again, greedy, {})[0].ids, wanted.ids);
+  const std::vector<int64_t> lengths{48};
+  Engine engine(model, engine_options(model, lengths, 16));
+  std::vector<std::vector<int64_t>> prompts{kPrompt};
+  const Generation first = generate(engine, prompts, greedy, {})[0];
+  EXPECT_EQ(first.num_cached, 0);
+  prompts[0].insert(prompts[0].end(), first.ids.begin(), first.ids.end());
+  const int64_t num_read = std::ssize(prompts[0]) - 1;
+  prompts[0].insert(prompts[0].end(), {7, 8, 9});
+  const Generation next = generate(engine, prompts, greedy, {})[0];
+  EXPECT_EQ(next.num_cached, num_read);
+  EXPECT_EQ(next.ids, generate_one(model, prompts[0], greedy, {}).ids);
+  // Another one that begins as it did.
+  prompts[0][9] = (prompts[0][9] + 1) % 61;
+  const Generation other = generate(engine, prompts, greedy, {})[0];
+  EXPECT_EQ(other.num_cached, 9);
+  EXPECT_EQ(other.ids, generate_one(model, prompts[0], greedy, {}).ids);
+  engine.purge(0);
+  EXPECT_EQ(generate(engine, prompts, greedy, {})[0].num_cached, 0);
+}
+
+TEST(GenerateTest, GuessesChangeNoTokenOfAnyFamily) {
+  for (const weights::Family& family : weights::families()) {
+    SCOPED_TRACE(family.name);
+    const model::Model model = small_model(std::string(family.name));
+    for (const double temperature : {0.0, 1.0}) {
+      // It says again and again what it has said before.
+      const std::vector<int64_t> prompt{3, 14, 15, 9, 26, 3, 14, 15, 9, 26, 3, 14};
+      GenerateOptions options{.max_tokens = 40, .sampler = {.temperature = temperature}};
+      options.sampler.repetition_penalty = temperature == 0 ? 1 : 1.1;
+      const Generation guessed = generate_one(model, prompt, options, {});
+      options.max_guesses = 0;
+      EXPECT_EQ(guessed.ids, generate_one(model, prompt, options, {}).ids) << temperature;
+    }
+  }
+}
+
+TEST(GenerateTest, MorePromptsThanGoAtOnceAreEachAnsweredAsAlone) {
+  const model::Model model = small_model();
+  std::vector<std::vector<int64_t>> prompts;
+  for (int64_t i = 0; i < 70; ++i) prompts.push_back({i % 61, i * 7 % 61, 5});
+  GenerateOptions options{.max_tokens = 9, .sampler = {.temperature = 2, .seed = 3}};
+  options.ends = {4, 8, 15};  // They end at different times.
+  std::vector<int> num_ended(prompts.size());
+  const auto found = generate(model, prompts, options,
+                              {.token = {}, .ended = [&](size_t row) { num_ended.at(row) += 1; }});
+  EXPECT_EQ(std::ranges::count(num_ended, 1), 70);
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    EXPECT_EQ(found[row].ids, generate_one(model, prompts[row], options, {}).ids) << row;
+    options.sampler.seed += 1;
+  }
 }
 
 TEST(GenerateTest, OnTokenEndsARow) {
   const model::Model model = small_model();
-  const auto found = generate(
-      model, std::vector{kPrompt, kPrompt}, {.max_tokens = 9, .sampler = {.temperature = 0}},
-      [count = 0](size_t row, int64_t) mutable { return row == 1 || ++count < 3; });
+  const auto token = [count = 0](size_t row, int64_t /*id*/) mutable {
+    return row == 1 || ++count < 3;
+  };
+  const auto found =
+      generate(model, std::vector{kPrompt, kPrompt},
+               {.max_tokens = 9, .sampler = {.temperature = 0}}, {.token = token, .ended = {}});
   EXPECT_EQ(found[0].ids.size(), 3U);
   EXPECT_EQ(found[0].reason, FinishReason::kStop);
   EXPECT_EQ(found[1].ids.size(), 9U);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "atoll/decoding/pass_guesses.h"
+
 namespace atl::serve {
 namespace {
 
@@ -102,6 +104,26 @@ int64_t GuessedText::guess_from_itself(int64_t most, const std::optional<Model>&
     if (added == 0 || added < count) break;
   }
   return num_guesses() - before;
+}
+
+int64_t GuessedText::guess_for_pass(int64_t most, double cost) {
+  if (num_wanted(most, most) <= 0) return 0;
+  const auto draft = decoding::ngram_draft(ids_, num_wanted(most, most));
+  if (draft.ids.empty()) return 0;
+  const auto source = static_cast<size_t>(draft.num_matched);
+  decoding::Acceptance& acceptance = acceptance_.at(source);
+  const int64_t num_worth = decoding::choose_num_guesses(acceptance.rate(), cost, most);
+  if (num_worth == 0) acceptance.fade();
+  const int64_t count = std::min(num_worth, std::ssize(draft.ids));
+  int64_t added = 0;
+  while (added < count && add(draft.ids[static_cast<size_t>(added)], source)) ++added;
+  return added;
+}
+
+void GuessedText::forget_guesses() {
+  sources_.clear();
+  sequence_->suppose_nothing();
+  ids_.resize(sequence_->tokens().size());
 }
 
 bool GuessedText::wants_guess(int64_t most, const Model& model) {

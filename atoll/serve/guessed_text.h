@@ -1,8 +1,8 @@
 #pragma once
-// A text that a chain of servers reads, and what it is guessed to go on with: the guesses are read
-// behind its tokens, and each turns out right or wrong as its tokens are made. How good they have
-// been, and how long an answer takes, says how many are made. Never changes what the text becomes.
-// Owned by one thread.
+// A text, and what it is guessed to go on with: the guesses are read behind its tokens, by a chain
+// of servers or in one pass here, and each turns out right or wrong as its tokens are made. How
+// good they have been, and how long an answer takes, says how many are made. Never changes what the
+// text becomes. Owned by one thread.
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -52,6 +52,11 @@ class GuessedText {
   /// Whether a guess of the model's is wanted now. Of a text of which no token was made yet none
   /// is.
   bool wants_guess(int64_t most, const Model& model);
+  /// Guesses from what is in the text already, as many as are worth it in one pass here, of which
+  /// each is so much of a pass (decoding/pass_guesses.h); `most` at most. How many came.
+  int64_t guess_for_pass(int64_t most, double cost);
+  /// As if none had been made.
+  void forget_guesses();
   /// Takes it from the model's logits (V), behind ids(), which are overwritten. False: the text
   /// ends there, as the model sees it. Throws as Sequence::guess() does.
   bool guess(const at::Tensor& row);
