@@ -31,7 +31,7 @@ void add_machine(TrainOptions& options, SettingList& list) {
   list.add("shard", options.shard,
            "an island of several processes: none, each has all of the optimiser's moments; zero1, "
            "each has those of its part of the parameters and updates that part",
-           {"none", "zero1"});
+           {"none", "zero1", "zero3"});
   list.local();
   list.add("process_timeout", options.process_timeout,
            "seconds that an island's processes wait for one that has not come, or gives no sign "
