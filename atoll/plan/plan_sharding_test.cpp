@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +39,21 @@ std::vector<std::string> names(const std::vector<PlannedShard>& shards) {
   return out;
 }
 
-/// The largest model that is planned for these, with the laws' tokens.
-double largest(const std::vector<PlannedIsland>& islands, const PlanTraining& train = {}) {
-  PlanRequest asked = request(islands, {.time_s = 1e5 * kDay, .tokens_per_param = 20});
+/// The largest model that all of them hold with that method.
+double largest(const std::vector<PlannedIsland>& islands, const PlanTraining& train,
+               const std::string& method) {
+  PlanRequest asked = request(islands, {.time_s = kDay});
   asked.train = train;
-  return make_plan(asked, std::nullopt).best().choice.shape.law_params;
+  const PlanLoss loss(std::nullopt);
+  const Candidates candidates(asked, loss);
+  const auto way = std::ranges::find_if(candidates.ways(), [&](const PlanWay& each) {
+    return each.num_islands == islands.size() && each.sync.method == method;
+  });
+  double most = 0;
+  for (const PlannedSize& size : candidates.sizes()) {
+    if (candidates.num_able(size, *way) == islands.size()) most = size.shape.law_params;
+  }
+  return most;
 }
 
 TEST(PlanSharding, ThePrecisionIsThatOfTheSpeeds) {
@@ -96,20 +107,22 @@ TEST(PlanSharding, EachIslandHasItsOwn) {
 
 TEST(PlanSharding, TwoIslandsOfEightGpusTrainLargerModels) {
   const std::vector<PlannedIsland> islands = {gpus("a", 8), gpus("b", 8)};
-  const double unsharded = largest(islands, {.shard = "none"});
-  const double sharded = largest(islands);
-  const double bf16 = largest(islands, {.precision = "bf16"});
-  const double again = largest(islands, {.precision = "bf16", .activation_checkpointing = true});
-  RecordProperty("sizes",
-                 fmt::format("{:.3g} {:.3g} {:.3g} {:.3g}", unsharded, sharded, bf16, again));
-  EXPECT_GT(sharded, 1.2 * unsharded);
-  EXPECT_GT(bf16, sharded);
-  EXPECT_GT(again, bf16);
+  for (const char* method : {"streaming_diloco", "data_parallel"}) {
+    const double unsharded = largest(islands, {.shard = "none"}, method);
+    const double sharded = largest(islands, {}, method);
+    const double bf16 = largest(islands, {.precision = "bf16"}, method);
+    const double again =
+        largest(islands, {.precision = "bf16", .activation_checkpointing = true}, method);
+    fmt::print("{}: {:.4g} {:.4g} {:.4g} {:.4g}\n", method, unsharded, sharded, bf16, again);
+    EXPECT_GT(sharded, 1.25 * unsharded) << method;
+    EXPECT_GE(bf16, sharded) << method;
+    EXPECT_GT(again, 1.1 * sharded) << method;
+  }
 }
 
 TEST(PlanSharding, CpusShardValuesToo) {
   const std::vector<PlannedIsland> islands = {cpus("a", 4, 32e9)};
-  EXPECT_GT(largest(islands), 1.3 * largest(islands, {.shard = "none"}));
+  EXPECT_GT(largest(islands, {}, "single"), 1.3 * largest(islands, {.shard = "none"}, "single"));
   const Plan plan = plan_of(islands, {.params = 1.1e9});
   EXPECT_THAT(plan.best().choice.shards, ElementsAre("zero3"));
 }
