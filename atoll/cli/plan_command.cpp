@@ -16,8 +16,10 @@
 #include "atoll/cli/plan_measure.h"
 #include "atoll/cli/plan_report.h"
 #include "atoll/cli/scaling_table_options.h"
+#include "atoll/cli/whole_number.h"
 #include "atoll/plan/plan.h"
 #include "atoll/run/config.h"
+#include "atoll/run/process_place.h"
 #include "atoll/run/run_folder.h"
 
 namespace atl::cli {
@@ -30,8 +32,9 @@ PLAN.toml says which islands there are, and what is wanted (docs/scaling_plan.md
 
   [[island]]                   one for each
   name = "zurich"
-  devices = 8                  that share its batches
+  devices = 8                  a process for each; they share its batches
   tflops = 200                 of a device, as it trains; or tokens_per_s = ... with params = ...
+  precision = "bf16"           in which it has that speed (fp32)
   memory = "80GB"              of a device
   up = "200mbit"
   down = "200mbit"
@@ -40,11 +43,17 @@ PLAN.toml says which islands there are, and what is wanted (docs/scaling_plan.md
   [goal]                       one or more of time, tokens, loss, params
   time = "14d"
 
+  [train]                      what is fixed of train.*; may be left out
+  precision = "bf16"           else that of the islands' speed
+  shard = "zero1"              else the least that fits each island: none, zero1, on CPUs zero3
+  activation_checkpointing = true
+
 --measure prints an [[island]] of this machine: its speed with a small model, or that of --config
-and --model.KEY=VALUE, --train.KEY=VALUE, and its line to --coordinator, where `atoll coordinate`
-waits or runs. That takes about 20 seconds; a run that is under way is disturbed. The coordinator
-of an encrypted run answers its members alone: --run is a member's folder, or one in which this
-machine becomes a member by an invite, which `atoll join --run` then uses.
+and --model.KEY=VALUE, --train.KEY=VALUE (--train.precision=bf16), and its line to --coordinator,
+where `atoll coordinate` waits or runs. --processes-per-island N measures as many processes at once.
+That takes about 20 seconds; a run that is under way is disturbed. The coordinator of an encrypted
+run answers its members alone: --run is a member's folder, or one in which this machine becomes a
+member by an invite, which `atoll join --run` then uses.
 
 Examples:
   atoll plan PLAN.toml
@@ -52,7 +61,8 @@ Examples:
   atoll plan PLAN.toml --json
   atoll plan --measure --coordinator 127.0.0.1:7070 --name here
   atoll plan --measure --coordinator @invite.txt --run runs/here
-  atoll plan --measure --train.device=cuda --model.preset=chinchilla-180m)";
+  atoll plan --measure --train.device=cuda --train.precision=bf16 --model.preset=chinchilla-180m
+  atoll plan --measure --train.device=cuda --processes-per-island 8)";
 
 struct PlanArguments {
   bool measures = false;
@@ -147,6 +157,11 @@ void add_plan_command(CLI::App& app) {
       ->needs(measure);
   command->add_option("--config", options.config, "settings (TOML) of the model to measure with")
       ->check(CLI::ExistingFile)
+      ->needs(measure);
+  command
+      ->add_option("--processes-per-island", options.processes,
+                   "processes that the island will be, on this machine")
+      ->check(whole_number<int>(1, run::kMostProcesses))
       ->needs(measure);
   command->add_option("--name", options.name, "of the island (default: this machine's)")
       ->needs(measure);

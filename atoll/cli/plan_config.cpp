@@ -7,7 +7,9 @@
 #include <string>
 
 #include "atoll/base/progress.h"
+#include "atoll/cli/plan_start.h"
 #include "atoll/method/method.h"
+#include "atoll/plan/plan_sharding.h"
 
 namespace atl::cli {
 namespace {
@@ -47,6 +49,9 @@ run::RunConfig config_of(const plan::PlanRequest& request, const PlanChoice& cho
   config.train.lr = rounded(choice.settings.inner_lr.value);
   if (request.laws.fit.empty()) train_as_the_paper(config.train);
   config.train.checkpoint_every = checkpoint_every(choice);
+  config.train.precision = plan::planned_precision(request);
+  config.train.activation_checkpointing = request.train.activation_checkpointing;
+  config.train.shard = shared_shard(request, choice);
   config.sync.method = choice.setup.sync.method;
   const method::Method& method = method::method_of(config.sync);
   if (!method.is_for_one) config.sync.codec = choice.setup.sync.codec;
@@ -88,12 +93,14 @@ std::string planned_config(const plan::PlanRequest& request, const plan::Plan& p
   for (const size_t i : best.choice.setup.islands) {
     islands += (islands.empty() ? "" : ", ") + request.islands[i].name;
   }
+  const std::vector<std::string> lines = start_lines(request, best.choice);
   std::string text = fmt::format(
       "# Written by `atoll plan`: {} parameters on {}.\n# Predicted: loss {:.3f} in {}, of which "
-      "{:.1f} % waiting.\n# Give your text or token store with --data, and each island its own "
-      "--train.device.\n",
+      "{:.1f} % waiting.\n# Give your text or token store with --data{}\n",
       format_count(best.choice.shape.law_params), one_line(islands), best.loss.loss.value,
-      plan::span_text(best.choice.wall_clock_s), 100 * (1 - best.choice.utilisation));
+      plan::span_text(best.choice.wall_clock_s), 100 * (1 - best.choice.utilisation),
+      lines.empty() ? "." : ", and each island its own words:");
+  for (const std::string& line : lines) text += fmt::format("#   {}\n", one_line(line));
   text += changed_text(config);
   config.settings().check("the planned configuration");
   run::check(config);

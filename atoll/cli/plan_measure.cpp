@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -29,19 +30,20 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// What `atoll bench train-step` says.
+/// What `atoll bench train-step` says: of each of the processes the least.
 struct Machine {
+  int64_t processes = 1;
   double tokens_per_s = 0;
   int64_t params = 0;
   double memory_bytes = 0;
   std::string device;
+  std::string precision;
   int64_t threads = 0;
 };
 
-/// The model and the rows of a configuration, as `atoll bench train-step` takes them.
-std::vector<std::string> settings_of(const std::string& file,
-                                     const std::vector<std::string>& overrides) {
-  for (const std::string& word : overrides) {
+/// The model and a process's rows of a configuration.
+run::RunConfig measured_config(const MeasureOptions& options) {
+  for (const std::string& word : options.overrides) {
     if (!word.starts_with("model.") && !word.starts_with("train.")) {
       throw UsageError(
           fmt::format("--{}: only --model and --train settings can be measured", word));
@@ -50,15 +52,21 @@ std::vector<std::string> settings_of(const std::string& file,
   // Small enough for any machine, and not so small that what surrounds it would count.
   run::RunConfig usual;
   usual.model.vocab_size = 8192;
-  usual.train.batch_rows = 8;
-  run::RunConfig config = file.empty() ? usual : run::RunConfig();
-  run::apply(config, file, overrides);
+  usual.train.batch_rows = 8 * options.processes;
+  run::RunConfig config = options.config.empty() ? usual : run::RunConfig();
+  run::apply(config, options.config, options.overrides);
   if (config.model.vocab_size == 0) config.model.vocab_size = config.data.vocab_size;
+  const int64_t sharing = config.swarm.num_replicas() * options.processes;
   config.train.batch_rows = config.train.micro_batch_rows > 0
                                 ? config.train.micro_batch_rows
-                                : config.train.batch_rows / config.swarm.num_replicas();
+                                : std::max<int64_t>(1, config.train.batch_rows / sharing);
   config.train.micro_batch_rows = 0;
-  std::vector<std::string> words;
+  return config;
+}
+
+/// As `atoll bench train-step` takes it.
+std::vector<std::string> command_of(run::RunConfig& config) {
+  std::vector<std::string> words = {"bench", "train-step", "--json"};
   const SettingList list = config.settings();
   const std::vector<Setting> changed = run::changed_settings(config);
   for (const Setting& setting : list.settings()) {
@@ -69,32 +77,52 @@ std::vector<std::string> settings_of(const std::string& file,
   return words;
 }
 
-/// In a program of its own, as it needs LibTorch.
+/// As the processes of an island do in training.
+void take_share(method::TrainOptions& train, int64_t rank, int64_t processes) {
+  if (train.threads == 0) {
+    train.threads = std::max<int64_t>(1, std::thread::hardware_concurrency() / processes);
+  }
+  if (train.device == "cuda") train.device = fmt::format("cuda:{}", rank);
+}
+
+/// In programs of their own, as they need LibTorch: one for each process, all at once.
 Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
-  std::vector<std::string> words = {"bench", "train-step", "--json"};
-  for (std::string& word : settings_of(options.config, options.overrides)) {
-    words.push_back(std::move(word));
+  std::vector<std::vector<std::string>> commands;
+  for (int64_t rank = 0; rank < options.processes; ++rank) {
+    run::RunConfig config = measured_config(options);
+    if (options.processes > 1) take_share(config.train, rank, options.processes);
+    commands.push_back(command_of(config));
   }
   ProgressBar bar("measuring a training step", 0, clock);
-  const nlohmann::json json = torch_answer(words, [] {});
-  return {.tokens_per_s = json.at("tokens_per_s"),
-          .params = json.at("parameters"),
-          .memory_bytes = json.at("memory_bytes"),
-          .device = json.at("device"),
-          .threads = json.at("threads")};
+  const std::vector<nlohmann::json> answers = torch_answers(commands, [] {});
+  const nlohmann::json& first = answers.front();
+  Machine machine{.processes = options.processes,
+                  .tokens_per_s = first.at("tokens_per_s"),
+                  .params = first.at("parameters"),
+                  .memory_bytes = first.at("memory_bytes"),
+                  .device = first.at("device"),
+                  .precision = first.at("precision"),
+                  .threads = first.at("threads")};
+  for (const nlohmann::json& answer : answers) {
+    machine.tokens_per_s = std::min(machine.tokens_per_s, answer.at("tokens_per_s").get<double>());
+    machine.memory_bytes = std::min(machine.memory_bytes, answer.at("memory_bytes").get<double>());
+  }
+  if (machine.device == "cpu") machine.memory_bytes /= static_cast<double>(options.processes);
+  return machine;
 }
 
 std::string island_text(const std::string& name, const Machine& machine,
                         const std::optional<swarm::MeasuredLink>& link) {
   std::string text = fmt::format(
-      "# Measured by `atoll plan --measure` with {} parameters on {}{}.\n"
-      "[[island]]\nname = \"{}\"\ndevices = 1\ndevice = \"{}\"\ntokens_per_s = {:.4g}\nparams = "
+      "# Measured by `atoll plan --measure` with {} parameters on {}{}{}.\n"
+      "[[island]]\nname = \"{}\"\ndevices = {}\ndevice = \"{}\"\ntokens_per_s = {:.4g}\nparams = "
       "{}\n"
-      "memory = \"{:.2f}GB\"\n",
+      "precision = \"{}\"\nmemory = \"{:.2f}GB\"\n",
       format_count(static_cast<double>(machine.params)), machine.device,
-      machine.device == "cpu" ? fmt::format(", {} threads", machine.threads) : "", name,
-      machine.device == "cpu" ? "cpu" : "cuda", machine.tokens_per_s, machine.params,
-      machine.memory_bytes / 1e9);
+      machine.device == "cpu" ? fmt::format(", {} threads", machine.threads) : "",
+      machine.processes > 1 ? fmt::format(", by each of {} processes", machine.processes) : "",
+      name, machine.processes, machine.device == "cpu" ? "cpu" : "cuda", machine.tokens_per_s,
+      machine.params, machine.precision, machine.memory_bytes / 1e9);
   if (!link) {
     return text + "# up, down, latency: not measured; --coordinator measures them\n";
   }
@@ -112,6 +140,8 @@ Json island_json(const std::string& name, const Machine& machine,
   Json json = {{"name", name},
                {"device", machine.device},
                {"threads", machine.threads},
+               {"processes", machine.processes},
+               {"precision", machine.precision},
                {"tokens_per_s", machine.tokens_per_s},
                {"params", machine.params},
                {"memory_bytes", machine.memory_bytes},

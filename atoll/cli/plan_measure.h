@@ -1,5 +1,6 @@
 #pragma once
 // `atoll plan --measure`: this machine as an [[island]] of a PLAN.toml.
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct MeasureOptions {
   std::string config;                  // Of the model; empty: a small one.
   std::string name;                    // Empty: the machine's.
   std::string out;                     // Empty: printed alone.
+  int64_t processes = 1;               // Of the island; measured at once.
   std::vector<std::string> overrides;  // "section.key=value", of the model and its training.
   bool json = false;
 };

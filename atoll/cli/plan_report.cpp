@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "atoll/base/progress.h"
+#include "atoll/cli/plan_start.h"
 #include "atoll/method/method.h"
+#include "atoll/plan/plan_sharding.h"
 #include "atoll/plan/plan_traffic.h"
 
 namespace atl::cli {
@@ -83,16 +85,21 @@ std::string training_text(const PlanRequest& request, const PlannedRun& run) {
   return text + "\n";
 }
 
+/// "8, zero1".
+std::string processes_text(const plan::PlannedIsland& island, const std::string& shard) {
+  return fmt::format("{}{}", island.devices, shard == "none" ? "" : ", " + shard);
+}
+
 std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
   std::string text =
-      fmt::format("\n{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", "island", "step", "waiting",
-                  "sent", "received", "memory of a device", "host");
+      fmt::format("\n{:<16} {:>10} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", "island",
+                  "processes", "step", "waiting", "sent", "received", "memory of a device", "host");
   for (size_t place = 0; place < choice.loads.size(); ++place) {
     const plan::PlannedIsland& island = request.islands[choice.setup.islands[place]];
     const PlannedMemory& memory = choice.memory[place];
     text += fmt::format(
-        "{:<16} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", island.name,
-        span_text(choice.loads[place].step_s),
+        "{:<16} {:>10} {:>9} {:>8} {:>10} {:>10} {:>21} {:>10}\n", island.name,
+        processes_text(island, choice.shards[place]), span_text(choice.loads[place].step_s),
         fmt::format("{:.1f} %", 100 * (1 - choice.spent[place].utilisation())),
         format_bytes(choice.sent_bytes[place]), format_bytes(choice.sent_bytes[place]),
         fmt::format("{} of {}", format_bytes(memory.device), format_bytes(island.memory_bytes)),
@@ -106,6 +113,7 @@ std::string islands_text(const PlanRequest& request, const PlanChoice& choice) {
       format_bytes(memory.outer), format_bytes(memory.exchange), format_bytes(memory.checkpoint),
       format_bytes(memory.activations), choice.micro_batch_rows,
       choice.micro_batch_rows == 1 ? "" : "s");
+  for (const std::string& line : start_lines(request, choice)) text += "start  " + line + "\n";
   return text;
 }
 
@@ -139,6 +147,25 @@ Json memory_json(const PlannedMemory& memory) {
           {"host", memory.host}};
 }
 
+Json islands_json(const PlanRequest& request, const PlanChoice& choice) {
+  Json list = Json::array();
+  for (size_t place = 0; place < choice.loads.size(); ++place) {
+    const plan::PlannedIsland& island = request.islands[choice.setup.islands[place]];
+    list.push_back({{"name", island.name},
+                    {"processes", island.devices},
+                    {"shard", choice.shards[place]},
+                    {"start", start_words(request, choice, place)},
+                    {"step_s", choice.loads[place].step_s},
+                    {"computing_s", choice.spent[place].computing_s},
+                    {"waiting_s", choice.spent[place].waiting_s},
+                    {"waiting_share", 1 - choice.spent[place].utilisation()},
+                    {"bytes_sent", choice.sent_bytes[place]},
+                    {"bytes_received", choice.sent_bytes[place]},
+                    {"memory", memory_json(choice.memory[place])}});
+  }
+  return list;
+}
+
 Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recommended) {
   const PlanChoice& choice = run.choice;
   const method::SyncOptions& sync = choice.setup.sync;
@@ -149,57 +176,48 @@ Json run_json(const PlanRequest& request, const PlannedRun& run, bool is_recomme
   const weights::ModelConfig model = shapes.config(choice.shape, request.goal.sequence_length);
   const auto when = [](bool has, Json value) { return has ? std::move(value) : Json(); };
   const bool has_outer = method.uses("outer_lr");
-  Json json = {{"recommended", is_recommended},
-               {"loss", run.loss.loss.value},
-               {"loss_range", range_json(run.loss.loss)},
-               {"extrapolation", when(!run.loss.extrapolation.empty(), run.loss.extrapolation)},
-               {"params", choice.shape.law_params},
-               {"atoll_params", choice.shape.atoll_params},
-               {"layers", model.num_layers},
-               {"hidden", model.hidden_size},
-               {"heads", model.num_heads},
-               {"ff", model.intermediate_size},
-               {"vocab", model.vocab_size},
-               {"replicas", choice.setup.islands.size()},
-               {"islands", names_of(request, choice, true)},
-               {"left_out", names_of(request, choice, false)},
-               {"method", sync.method},
-               {"codec", when(shares, method::codec_name(sync))},
-               {"bits_per_value", when(shares, plan::bits_per_value(sync))},
-               {"sync_every", when(has_outer, sync.sync_every)},
-               {"num_fragments", when(method.has_fragments(), sync.num_fragments)},
-               {"fragment_sync_delay", when(method.has_delay(), sync.fragment_sync_delay)},
-               {"inner_lr", choice.settings.inner_lr.value},
-               {"inner_lr_range", range_json(choice.settings.inner_lr)},
-               {"outer_lr", when(has_outer, sync.outer_lr)},
-               {"outer_lr_range", has_outer ? range_json(*choice.settings.outer_lr) : Json()},
-               {"tokens", tokens},
-               {"tokens_per_param", tokens / choice.shape.law_params},
-               {"steps", choice.steps},
-               {"sequence_length", request.goal.sequence_length},
-               {"batch_tokens", tokens / static_cast<double>(choice.steps)},
-               {"batch_tokens_range", range_json(choice.settings.batch_tokens)},
-               {"batch_rows", choice.batch_rows},
-               {"rows_per_island", choice.batch_rows / std::ssize(choice.setup.islands)},
-               {"micro_batch_rows", choice.micro_batch_rows},
-               {"wall_clock_s", choice.wall_clock_s},
-               {"computing_s", choice.computing_s},
-               {"utilisation", choice.utilisation},
-               {"waiting_share", 1 - choice.utilisation},
-               {"bytes_sent", choice.total_bytes()},
-               {"bytes_received", choice.total_bytes()},
-               {"per_island", Json::array()}};
-  for (size_t place = 0; place < choice.loads.size(); ++place) {
-    json["per_island"].push_back({{"name", request.islands[choice.setup.islands[place]].name},
-                                  {"step_s", choice.loads[place].step_s},
-                                  {"computing_s", choice.spent[place].computing_s},
-                                  {"waiting_s", choice.spent[place].waiting_s},
-                                  {"waiting_share", 1 - choice.spent[place].utilisation()},
-                                  {"bytes_sent", choice.sent_bytes[place]},
-                                  {"bytes_received", choice.sent_bytes[place]},
-                                  {"memory", memory_json(choice.memory[place])}});
-  }
-  return json;
+  return {{"recommended", is_recommended},
+          {"loss", run.loss.loss.value},
+          {"loss_range", range_json(run.loss.loss)},
+          {"extrapolation", when(!run.loss.extrapolation.empty(), run.loss.extrapolation)},
+          {"params", choice.shape.law_params},
+          {"atoll_params", choice.shape.atoll_params},
+          {"layers", model.num_layers},
+          {"hidden", model.hidden_size},
+          {"heads", model.num_heads},
+          {"ff", model.intermediate_size},
+          {"vocab", model.vocab_size},
+          {"replicas", choice.setup.islands.size()},
+          {"islands", names_of(request, choice, true)},
+          {"left_out", names_of(request, choice, false)},
+          {"precision", plan::planned_precision(request)},
+          {"activation_checkpointing", request.train.activation_checkpointing},
+          {"method", sync.method},
+          {"codec", when(shares, method::codec_name(sync))},
+          {"bits_per_value", when(shares, plan::bits_per_value(sync))},
+          {"sync_every", when(has_outer, sync.sync_every)},
+          {"num_fragments", when(method.has_fragments(), sync.num_fragments)},
+          {"fragment_sync_delay", when(method.has_delay(), sync.fragment_sync_delay)},
+          {"inner_lr", choice.settings.inner_lr.value},
+          {"inner_lr_range", range_json(choice.settings.inner_lr)},
+          {"outer_lr", when(has_outer, sync.outer_lr)},
+          {"outer_lr_range", has_outer ? range_json(*choice.settings.outer_lr) : Json()},
+          {"tokens", tokens},
+          {"tokens_per_param", tokens / choice.shape.law_params},
+          {"steps", choice.steps},
+          {"sequence_length", request.goal.sequence_length},
+          {"batch_tokens", tokens / static_cast<double>(choice.steps)},
+          {"batch_tokens_range", range_json(choice.settings.batch_tokens)},
+          {"batch_rows", choice.batch_rows},
+          {"rows_per_island", choice.batch_rows / std::ssize(choice.setup.islands)},
+          {"micro_batch_rows", choice.micro_batch_rows},
+          {"wall_clock_s", choice.wall_clock_s},
+          {"computing_s", choice.computing_s},
+          {"utilisation", choice.utilisation},
+          {"waiting_share", 1 - choice.utilisation},
+          {"bytes_sent", choice.total_bytes()},
+          {"bytes_received", choice.total_bytes()},
+          {"per_island", islands_json(request, choice)}};
 }
 
 }  // namespace
@@ -216,6 +234,8 @@ std::string plan_text(const PlanRequest& request, const plan::Plan& plan) {
       "islands    {}{}\n", fmt::join(taking_part, ", "),
       left_out.empty() ? std::string() : fmt::format("; without {}", fmt::join(left_out, ", ")));
   text += fmt::format("method     {}\n", method_text(choice));
+  text += fmt::format("precision  {}{}\n", plan::planned_precision(request),
+                      request.train.activation_checkpointing ? ", activations computed again" : "");
   text += training_text(request, best);
   text += fmt::format("time       {}, of which {:.1f} % waiting\n", span_text(choice.wall_clock_s),
                       100 * (1 - choice.utilisation));

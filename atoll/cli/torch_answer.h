@@ -14,4 +14,8 @@ namespace atl::cli {
 nlohmann::json torch_answer(const std::vector<std::string>& words,
                             const std::function<void()>& waits);
 
+/// The same of several programs that run at once, as an island's processes do.
+std::vector<nlohmann::json> torch_answers(const std::vector<std::vector<std::string>>& commands,
+                                          const std::function<void()>& waits);
+
 }  // namespace atl::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "atoll/method/method.h"
 #include "atoll/plan/plan_refusal.h"
 #include "atoll/plan/plan_search.h"
+#include "atoll/plan/plan_sharding.h"
 
 namespace atl::plan {
 namespace {
@@ -194,7 +196,8 @@ void add_limit_note(const PlanRequest& request, const Candidates& candidates,
   const double tokens = choice.tokens(goal);
   const auto larger = next_larger(candidates, choice);
   const bool uses_tokens = goal.tokens && tokens > kNearly * *goal.tokens;
-  std::string note = "memory, not time, limits the size";
+  bool is_memory = false;
+  std::string note;
   if (uses_tokens) {
     note = "'tokens', not time, limits the training";
   } else if (larger && larger->loss < choice.loss) {
@@ -202,6 +205,9 @@ void add_limit_note(const PlanRequest& request, const Candidates& candidates,
                        format_count(larger->params));
   } else if (larger) {
     note = "the laws give larger models no lower loss";
+  } else {
+    is_memory = true;
+    note = "memory, not time, limits the size";
   }
   note += fmt::format(": {} of {} are used", span_text(choice.wall_clock_s), span_text(limit_s));
   const double most = candidates.most_tokens_per_param();
@@ -211,7 +217,24 @@ void add_limit_note(const PlanRequest& request, const Candidates& candidates,
     note += fmt::format(
         "; more than {:.3g} tokens a parameter are not tried, as nothing is known of them", most);
   }
+  if (is_memory && !request.train.activation_checkpointing) {
+    note += "; [train] activation_checkpointing = true leaves more of it, at a third more work";
+  }
   notes.push_back(note);
+}
+
+/// No speed is made up: it is taken as it was measured.
+void add_precision_note(const PlanRequest& request, const PlanChoice& choice,
+                        std::vector<std::string>& notes) {
+  const std::string precision = planned_precision(request);
+  std::vector<size_t> others;
+  std::ranges::copy_if(choice.setup.islands, std::back_inserter(others),
+                       [&](size_t i) { return request.islands[i].precision != precision; });
+  if (others.empty()) return;
+  notes.push_back(fmt::format(
+      "the run is in {0}, and the speed of {1} was measured in {2}; it is taken as it is: "
+      "`atoll plan --measure --train.precision={0}` measures it",
+      precision, quoted_names(request, others), precision == "bf16" ? "fp32" : "bf16"));
 }
 
 void add_notes(const PlanRequest& request, const Candidates& candidates, const PlannedRun& run,
@@ -232,13 +255,7 @@ void add_notes(const PlanRequest& request, const Candidates& candidates, const P
         "it; with swarm.pace = \"elastic\" nobody does, but no law says its loss",
         slowest / fastest));
   }
-  const bool shares = std::ranges::any_of(choice.setup.islands,
-                                          [&](size_t i) { return request.islands[i].devices > 1; });
-  if (shares) {
-    notes.push_back(
-        "an island's devices share its batch, a process for each (--processes-per-island, "
-        "torchrun or srun); with train.shard = \"zero1\" each needs less memory than planned here");
-  }
+  add_precision_note(request, choice, notes);
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ Candidates::Candidates(const PlanRequest& request, const PlanLoss& loss)
       shapes_(request.goal.vocab_size,
               loss.is_published() || request.laws.read.count == laws::Count::kPapers) {
   const std::vector<PlannedIsland>& islands = request_.islands;
+  for (const PlannedIsland& each : islands) shards_.push_back(possible_shards(request_, each));
   for (size_t count = 1; count <= islands.size(); ++count) add_ways(count);
   add_sizes();
   add_longer();
@@ -85,9 +86,13 @@ void Candidates::add_ways(size_t num_islands) {
     way.replicas = replicas_of(way.sync, num_islands);
     if (!loss_.has_law(way.replicas)) return;
     if (every != usual) way.least_steps = 2 * every;
-    const auto count = static_cast<int>(num_islands);
-    way.gpu_bytes_per_param = planned_memory(1, way.sync, count, /*is_cpu=*/false).device;
-    way.cpu_bytes_per_param = planned_memory(1, way.sync, count, /*is_cpu=*/true).device;
+    const auto kept_on = [&](bool is_cpu) {
+      return method_memory(1, way.sync, static_cast<int>(num_islands),
+                           planned_training(request_, is_cpu))
+          .device;
+    };
+    way.gpu_bytes_per_param = kept_on(/*is_cpu=*/false);
+    way.cpu_bytes_per_param = kept_on(/*is_cpu=*/true);
     ways_.push_back(std::move(way));
   };
   if (num_islands == 1) {
@@ -177,13 +182,13 @@ void Candidates::add_ladder() {
 }
 
 PlannedSize Candidates::sized(const PlannedShape& shape, double tokens) const {
-  const int64_t row = request_.goal.sequence_length;
-  const auto config = shapes_.config(shape, row);
+  const auto config = shapes_.config(shape, request_.goal.sequence_length);
   const auto bytes = [&](bool is_cpu) {
-    return with_rows({}, activation_bytes(config, row, is_cpu), 1).device;
+    return row_bytes(config, planned_training(request_, is_cpu));
   };
   return {.shape = shape,
           .tokens = tokens,
+          .model = size_of(config),
           .gpu_row_bytes = bytes(/*is_cpu=*/false),
           .cpu_row_bytes = bytes(/*is_cpu=*/true)};
 }
@@ -194,19 +199,19 @@ double Candidates::loss(const PlannedSize& size, const PlanWay& way) const {
 }
 
 /// Of a device with one row at a time; negative where it fits.
-double Candidates::missing_bytes(const PlannedIsland& island, const PlannedSize& size,
-                                 const PlanWay& way) const {
-  const double per_param = island.is_cpu ? way.cpu_bytes_per_param : way.gpu_bytes_per_param;
-  const double row = island.is_cpu ? size.cpu_row_bytes : size.gpu_row_bytes;
-  return per_param * size.shape.atoll_params + row - kUsableMemory * island.memory_bytes;
+double Candidates::missing_bytes(size_t i, const PlannedSize& size, const PlanWay& way) const {
+  const PlannedIsland& island = request_.islands[i];
+  const double kept = island.is_cpu ? way.cpu_bytes_per_param : way.gpu_bytes_per_param;
+  const double pass = with_rows({}, size.row_bytes(island.is_cpu), 1).activations;
+  const double room = kUsableMemory * island.memory_bytes - kept * size.model.params - pass;
+  return least_that_fits(shards_[i], size.model, room).bytes(size.model) - room;
 }
 
 bool Candidates::is_able(size_t i, const PlannedSize& size, const PlanWay& way) const {
-  const PlannedIsland& island = request_.islands[i];
-  const double least_tokens =
-      static_cast<double>(way.least_steps * request_.goal.sequence_length * island.devices) *
-      static_cast<double>(way.num_islands);
-  return least_tokens <= size.tokens && missing_bytes(island, size, way) <= 0;
+  const double least_tokens = static_cast<double>(way.least_steps * request_.goal.sequence_length *
+                                                  request_.islands[i].devices) *
+                              static_cast<double>(way.num_islands);
+  return least_tokens <= size.tokens && missing_bytes(i, size, way) <= 0;
 }
 
 size_t Candidates::num_able(const PlannedSize& size, const PlanWay& way) const {
@@ -247,9 +252,7 @@ std::vector<std::vector<size_t>> Candidates::groups(const PlannedSize& size, con
 
 std::vector<size_t> Candidates::largest_islands(const PlannedSize& size, const PlanWay& way) const {
   std::vector<size_t> order = fastest_first_;
-  std::ranges::sort(order, {}, [&](size_t i) {
-    return std::pair(missing_bytes(request_.islands[i], size, way), i);
-  });
+  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(missing_bytes(i, size, way), i); });
   order.resize(way.num_islands);
   std::ranges::sort(order);
   return order;
@@ -284,17 +287,28 @@ double Candidates::most_tokens_per_param() const {
   return fewest_tokens_per_param() * (is_open && has_limit ? kCheckedTokens : 1);
 }
 
+/// An island's rows must be a multiple of it, so that all of them can deal theirs to their
+/// processes.
+int64_t Candidates::rows_together(const std::vector<size_t>& islands) const {
+  constexpr int64_t kMostRows = int64_t{1} << 40;  // No batch has so many.
+  int64_t rows = 1;
+  for (const size_t i : islands) {
+    const int64_t devices = request_.islands[i].devices;
+    rows = std::min(kMostRows, rows / std::gcd(rows, devices) * devices);
+  }
+  return rows;
+}
+
 /// The law's batch, or what the fewest steps leave of it, dealt evenly: to the islands, and among
 /// the devices of each.
 void Candidates::place_rows(PlanChoice& choice, double tokens) const {
   const auto& islands = choice.setup.islands;
-  int64_t devices = 1;
-  for (const size_t i : islands) devices = std::max(devices, request_.islands[i].devices);
+  const int64_t together = rows_together(islands);
   const auto row_tokens = static_cast<double>(request_.goal.sequence_length);
-  const double row_of_each = row_tokens * static_cast<double>(std::ssize(islands) * devices);
-  const double wanted = std::round(choice.settings.batch_tokens.value / row_of_each);
-  const double most = std::floor(tokens / kFewestSteps / row_of_each);
-  const int64_t rows = static_cast<int64_t>(std::max(1.0, std::min(wanted, most))) * devices;
+  const double row_of_all = row_tokens * static_cast<double>(std::ssize(islands) * together);
+  const double wanted = std::round(choice.settings.batch_tokens.value / row_of_all);
+  const double most = std::floor(tokens / kFewestSteps / row_of_all);
+  const int64_t rows = static_cast<int64_t>(std::max(1.0, std::min(wanted, most))) * together;
   choice.batch_rows = rows * std::ssize(islands);
   const double flops = 6 * choice.shape.atoll_params * static_cast<double>(rows) * row_tokens;
   for (const size_t i : islands) {
@@ -306,43 +320,47 @@ void Candidates::place_rows(PlanChoice& choice, double tokens) const {
   }
 }
 
-void Candidates::measure_memory(PlanChoice& choice) const {
+void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size) const {
   const auto& islands = choice.setup.islands;
   const int64_t rows = choice.batch_rows / std::ssize(islands);
-  const auto config = shapes_.config(choice.shape, request_.goal.sequence_length);
   struct Device {
-    PlannedMemory memory;
-    double row_bytes = 0;
+    method::TrainOptions train;
+    PlannedMemory kept;  // By the method.
   };
   std::array<std::optional<Device>, 2> kinds;  // All GPUs are alike in it, and all CPUs.
-  const auto device_of = [&](bool is_cpu) -> const Device& {
-    auto& kind = kinds[is_cpu ? 1 : 0];
-    if (!kind) {
-      kind = {.memory = planned_memory(choice.shape.atoll_params, choice.setup.sync,
-                                       static_cast<int>(islands.size()), is_cpu),
-              .row_bytes = activation_bytes(config, request_.goal.sequence_length, is_cpu)};
-    }
-    return *kind;
-  };
   choice.short_bytes = -std::numeric_limits<double>::infinity();
   int64_t most_rows = rows;
+  int64_t alike = 0;  // Micro-batches that divide it are dealt whole, as many to each process.
   for (size_t place = 0; place < islands.size(); ++place) {
     const PlannedIsland& island = request_.islands[islands[place]];
-    const auto& [memory, row_bytes] = device_of(island.is_cpu);
+    auto& kind = kinds[island.is_cpu ? 1 : 0];
+    if (!kind) {
+      kind.emplace();
+      kind->train = planned_training(request_, island.is_cpu);
+      kind->kept = method_memory(size.model.params, choice.setup.sync,
+                                 static_cast<int>(islands.size()), kind->train);
+    }
     const double usable = kUsableMemory * island.memory_bytes;
-    const double missing = with_rows(memory, row_bytes, 1).device - usable;
+    const double row = size.row_bytes(island.is_cpu);
+    const double room = usable - with_rows(kind->kept, row, 1).device;
+    const PlannedShard& shard = least_that_fits(shards_[islands[place]], size.model, room);
+    kind->train.shard = shard.shard;
+    choice.shards.push_back(shard.shard);
+    choice.memory.push_back(with_state(kind->kept, size.model, kind->train, island.devices));
+    const double missing = with_rows(choice.memory.back(), row, 1).device - usable;
     if (missing > choice.short_bytes) {
       choice.short_bytes = missing;
       choice.short_island = place;
     }
-    const double more = std::floor(std::max(0.0, -missing) / row_bytes);
-    const int64_t own = (rows + island.devices - 1) / island.devices;
+    const double more = std::floor(std::max(0.0, -missing) / row);
+    const int64_t own = rows / island.devices;
     most_rows = std::min({most_rows, own, 1 + static_cast<int64_t>(std::min(more, 1e9))});
+    alike = std::gcd(alike, own);
   }
-  choice.micro_batch_rows = largest_divisor(rows, most_rows);
-  for (const size_t i : islands) {
-    const auto& [memory, row_bytes] = device_of(request_.islands[i].is_cpu);
-    choice.memory.push_back(with_rows(memory, row_bytes, choice.micro_batch_rows));
+  choice.micro_batch_rows = largest_divisor(alike, most_rows);
+  for (size_t place = 0; place < islands.size(); ++place) {
+    const double row = size.row_bytes(request_.islands[islands[place]].is_cpu);
+    choice.memory[place] = with_rows(choice.memory[place], row, choice.micro_batch_rows);
   }
 }
 
@@ -370,6 +388,7 @@ std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const Plan
                     .settings = {},
                     .loads = {},
                     .values = {},
+                    .shards = {},
                     .memory = {},
                     .sent_bytes = {},
                     .spent = {}};
@@ -391,7 +410,7 @@ std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const Plan
   choice.loss = loss_.value(shape.law_params, replicas, choice.tokens(request_.goal),
                             static_cast<double>(sync.sync_every));
   choice.values = values_of(shape, sync);
-  measure_memory(choice);
+  measure_memory(choice, size);
   measure_traffic(choice);
   return choice;
 }

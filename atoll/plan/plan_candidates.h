@@ -12,6 +12,7 @@
 #include "atoll/plan/plan_memory.h"
 #include "atoll/plan/plan_request.h"
 #include "atoll/plan/plan_shape.h"
+#include "atoll/plan/plan_sharding.h"
 #include "atoll/plan/plan_traffic.h"
 
 namespace atl::plan {
@@ -31,7 +32,7 @@ struct PlanWay {
   method::SyncOptions sync;
   double replicas = 0;
   int64_t least_steps = 1;  // In fewer nobody trains so.
-  // A device's, of all but activations: every parameter has the same.
+  // On a device, of what the method keeps: every parameter has the same.
   double gpu_bytes_per_param = 0;
   double cpu_bytes_per_param = 0;
 };
@@ -40,9 +41,12 @@ struct PlanWay {
 struct PlannedSize {
   PlannedShape shape;
   double tokens = 0;  // At most: whole batches of them.
+  ModelSize model;
   // Activations of a row.
   double gpu_row_bytes = 0;
   double cpu_row_bytes = 0;
+
+  double row_bytes(bool is_cpu) const { return is_cpu ? cpu_row_bytes : gpu_row_bytes; }
 };
 
 struct PlanChoice {
@@ -55,6 +59,7 @@ struct PlanChoice {
   PlannedSettings settings;
   std::vector<LoadedIsland> loads;    // By place in setup.islands.
   std::vector<double> values;         // Sent on their own: values_sent().
+  std::vector<std::string> shards;    // By place in setup.islands: its train.shard.
   std::vector<PlannedMemory> memory;  // By place in setup.islands.
   std::vector<double> sent_bytes;     // By place in setup.islands; as many are received.
   double short_bytes = 0;             // Of a device's memory with one row at a time; 0: it fits.
@@ -122,11 +127,11 @@ class Candidates {
   void add_ladder();
   std::string params_refusal(double params) const;
   PlannedSize sized(const PlannedShape& shape, double tokens) const;
-  double missing_bytes(const PlannedIsland& island, const PlannedSize& size,
-                       const PlanWay& way) const;
+  double missing_bytes(size_t island, const PlannedSize& size, const PlanWay& way) const;
   const PlannedSettings& settings_of(const PlannedShape& shape, double replicas);
   void place_rows(PlanChoice& choice, double tokens) const;
-  void measure_memory(PlanChoice& choice) const;
+  int64_t rows_together(const std::vector<size_t>& islands) const;
+  void measure_memory(PlanChoice& choice, const PlannedSize& size) const;
   void measure_traffic(PlanChoice& choice) const;
 
   const PlanRequest& request_;
@@ -135,8 +140,9 @@ class Candidates {
   std::vector<PlanWay> ways_;
   std::vector<PlannedSize> sizes_;
   std::vector<PlannedSize> ladder_;
-  std::vector<std::vector<PlannedSize>> longer_;  // By size.
-  std::vector<size_t> fastest_first_;             // Islands.
+  std::vector<std::vector<PlannedSize>> longer_;   // By size.
+  std::vector<std::vector<PlannedShard>> shards_;  // By island.
+  std::vector<size_t> fastest_first_;              // Islands.
   std::map<std::pair<double, double>, PlannedSettings> settings_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> values_;
 };

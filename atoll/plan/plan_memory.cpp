@@ -1,5 +1,9 @@
 #include "atoll/plan/plan_memory.h"
 
+#include <algorithm>
+#include <map>
+#include <string>
+
 #include "atoll/codec/codec.h"
 #include "atoll/method/method.h"
 #include "atoll/method/topology.h"
@@ -8,6 +12,7 @@ namespace atl::plan {
 namespace {
 
 constexpr double kFloat = sizeof(float);
+constexpr double kRounded = 2;  // A value in BF16.
 /// Logits of a slice of the tokens, and what the loss makes of them (train/loss.cpp).
 constexpr double kLogitBytes = 4.0 * (8 << 20);
 
@@ -19,14 +24,61 @@ double encodings_held(collective::Topology topology, int num_members) {
   return 1 + (members - 1) / members + 1;
 }
 
+bool is_on_cpu(const method::TrainOptions& train) { return train.device == "cpu"; }
+
+/// Bytes for each parameter of which this process has gradient and moments.
+double moment_bytes(const method::TrainOptions& train) {
+  return train.optimizer == "sgd" ? 0 : 2 * kFloat;
+}
+
+/// Process 0 has all values whatever its part of the rest is. So "zero3" gives it the part with
+/// which it has no more than the others, which share what is left; none where it has more already.
+double leaders_part(double own_bytes, int64_t num_processes) {
+  const double of_others = (kFloat + own_bytes) / static_cast<double>(num_processes - 1);
+  return std::max(0.0, (of_others - kFloat) / (own_bytes + of_others));
+}
+
+/// FP32, all layers.
+double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto ff = static_cast<double>(model.intermediate_size);
+  const auto heads = static_cast<double>(model.num_heads);
+  // Per token and layer. Kernels keep two sums and two norms, queries, keys and values before and
+  // after their norms, attention's result, gates, ups and their product (model/operations.cpp).
+  // Autograd keeps the factors of each operation beside them (model/composite.cpp).
+  const double layer = is_cpu ? 11 * hidden + 3 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
+  // The embedding and the last hidden states with their gradient; one more layer for what a
+  // backward pass makes.
+  const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;
+  return kFloat * token * static_cast<double>(sequence_length);
+}
+
 }  // namespace
 
-PlannedMemory planned_memory(double params, const method::SyncOptions& sync, int num_members,
-                             bool is_cpu) {
+ModelSize size_of(const weights::ModelConfig& model) {
+  ModelSize size;
+  std::map<int64_t, double> layers;
+  double largest = 0;
+  for (const weights::ParameterSpec& spec : weights::parameter_specs(model)) {
+    const auto own = static_cast<double>(spec.size);
+    size.params += own;
+    if (spec.layer < 0) {
+      size.gathered_params += own;
+    } else {
+      largest = std::max(largest, layers[spec.layer] += own);
+    }
+  }
+  size.gathered_params += static_cast<double>(std::min<size_t>(2, layers.size())) * largest;
+  return size;
+}
+
+PlannedMemory method_memory(double params, const method::SyncOptions& sync, int num_members,
+                            const method::TrainOptions& train) {
   const double one = kFloat * params;
+  const bool is_cpu = is_on_cpu(train);
   const method::Method& method = method::method_of(sync);
   const bool has_outer = method.uses("outer_lr");
-  PlannedMemory memory{.parameters = one, .gradients = one, .moments = 2 * one};
+  PlannedMemory memory;
   // Model and moments; with an outer optimiser also the live parameters and its momentum, and what
   // is on its way.
   memory.checkpoint = (3 + (has_outer ? 2 : 0) + (method.has_delay() ? 1 : 0)) * one;
@@ -46,25 +98,50 @@ PlannedMemory planned_memory(double params, const method::SyncOptions& sync, int
     memory.exchange =
         one + encoded * encodings_held(method::topology_of(sync, *codec, num_members), num_members);
   }
-  const double training = memory.parameters + memory.gradients + memory.moments;
   const double beside = memory.outer - outer_on_device + memory.exchange + memory.checkpoint;
-  memory.device = training + outer_on_device + (is_cpu ? beside : 0);
+  memory.device = outer_on_device + (is_cpu ? beside : 0);
   memory.host = is_cpu ? 0 : beside;
   return memory;
 }
 
-double activation_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu) {
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const auto ff = static_cast<double>(model.intermediate_size);
-  const auto heads = static_cast<double>(model.num_heads);
-  // Per token and layer. Kernels keep two sums and two norms, queries, keys and values before and
-  // after their norms, attention's result, gates, ups and their product (model/operations.cpp).
-  // Autograd keeps the factors of each operation beside them (model/composite.cpp).
-  const double layer = is_cpu ? 11 * hidden + 3 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
-  // The embedding and the last hidden states with their gradient; one more layer for what a
-  // backward pass makes.
-  const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;
-  return kFloat * token * static_cast<double>(sequence_length);
+PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
+                         const method::TrainOptions& train, int64_t num_processes) {
+  const double moments = moment_bytes(train);
+  const bool is_bf16 = train.precision == "bf16";
+  const std::string shard = num_processes > 1 ? train.shard : "none";
+  double gathered_moments = 0;
+  memory.parameters = kFloat * size.params;
+  if (shard == "zero3") {
+    const double part = leaders_part(kFloat + moments, num_processes) * size.params;
+    memory.parameters += (kFloat + (is_bf16 ? kRounded : 0)) * size.gathered_params;
+    memory.gradients = kFloat * (part + size.gathered_params);
+    memory.moments = moments * part;
+  } else {
+    if (is_bf16) memory.parameters += kRounded * size.params;
+    memory.gradients = kFloat * size.params;
+    memory.moments = moments * size.params;
+    if (shard == "zero1") {
+      gathered_moments = memory.moments;  // From a checkpoint to the next update.
+      memory.moments /= static_cast<double>(num_processes);
+    }
+  }
+  memory.checkpoint += gathered_moments;
+  (is_on_cpu(train) ? memory.device : memory.host) += gathered_moments;
+  memory.device += memory.parameters + memory.gradients + memory.moments;
+  return memory;
+}
+
+double row_bytes(const weights::ModelConfig& model, const method::TrainOptions& train) {
+  weights::ModelConfig kept = model;
+  double bytes = 0;
+  if (train.activation_checkpointing) {
+    // What each layer reads; of one at a time the rest is there.
+    bytes =
+        kFloat * static_cast<double>(kept.num_layers * kept.hidden_size * train.sequence_length);
+    kept.num_layers = 1;
+  }
+  bytes += kept_bytes(kept, train.sequence_length, is_on_cpu(train));
+  return train.precision == "bf16" ? bytes / 2 : bytes;
 }
 
 PlannedMemory with_rows(PlannedMemory memory, double row_bytes, int64_t rows) {

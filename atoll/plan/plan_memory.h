@@ -1,32 +1,46 @@
 #pragma once
-// What a replica holds in memory, as sync/ and train/ really keep it: FP32 throughout. Pure.
+// What a replica holds in memory, as sync/, train/ and group/ really keep it: the one reckoning of
+// plans and of what training checks before it begins. Of several processes it is process 0's: it
+// alone has what the method keeps, and of the training state no other has more. Pure.
 #include <cstdint>
 
 #include "atoll/method/sync_options.h"
+#include "atoll/method/train_options.h"
 #include "atoll/weights/config.h"
 
 namespace atl::plan {
 
-/// Bytes of one replica, on one device.
+/// A model, as memory counts it.
+struct ModelSize {
+  double params = 0;
+  double gathered_params = 0;  // Whole at a time in "zero3": two layers, and all outside of layers.
+};
+ModelSize size_of(const weights::ModelConfig& model);
+
+/// Bytes of process 0, on its device.
 struct PlannedMemory {
-  double parameters = 0;
+  double parameters = 0;  // With BF16 the rounded ones too.
   double gradients = 0;
   double moments = 0;      // AdamW's two.
   double outer = 0;        // The global copy, outer momentum, a spare of both, what is to be sent.
   double exchange = 0;     // The mean, and encoded contributions.
-  double checkpoint = 0;   // The writer's copies.
+  double checkpoint = 0;   // The writer's copies, and moments that came from the other processes.
   double activations = 0;  // Of a micro batch.
   double device = 0;       // What of all these lies on the device; of a CPU all does.
   double host = 0;         // What of all these lies in the host's memory.
 };
 
-/// Everything but the activations.
-PlannedMemory planned_memory(double params, const method::SyncOptions& sync, int num_members,
-                             bool is_cpu);
+/// What the method keeps, however the training state is sharded.
+PlannedMemory method_memory(double params, const method::SyncOptions& sync, int num_members,
+                            const method::TrainOptions& train);
+
+/// With the training state: parameters, gradients and moments, as train.shard has them.
+PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
+                         const method::TrainOptions& train, int64_t num_processes);
 
 /// What the backward pass of a row needs of its forward pass, and the largest layer's gradients: on
 /// the CPU what its kernels keep, elsewhere what autograd keeps of LibTorch's operations.
-double activation_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu);
+double row_bytes(const weights::ModelConfig& model, const method::TrainOptions& train);
 
 /// With the activations of so many rows at a time.
 PlannedMemory with_rows(PlannedMemory memory, double row_bytes, int64_t rows);

@@ -1,4 +1,4 @@
-// What a plan is made of: shapes, memory, loss.
+// What a plan is made of: shapes, groups, methods' copies, loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,16 +120,18 @@ TEST(PlanGroups, NoGroupIsBetterInBoth) {
 
 TEST(PlanMemory, EachMethodsCopies) {
   const double one = 4e6;  // Bytes of a million parameters.
-  const auto of = [](const char* method, const char* codec, bool is_cpu) {
-    return planned_memory(1e6, options(method, codec), 2, is_cpu);
+  const auto of = [](const char* method, const char* codec, const char* device) {
+    const method::TrainOptions train{.device = device};
+    return with_state(method_memory(1e6, options(method, codec), 2, train), {.params = 1e6}, train,
+                      1);
   };
-  EXPECT_DOUBLE_EQ(of("single", "fp32", false).device, 4 * one);
-  EXPECT_DOUBLE_EQ(of("data_parallel", "bf16", false).device, 4 * one);
+  EXPECT_DOUBLE_EQ(of("single", "fp32", "cuda").device, 4 * one);
+  EXPECT_DOUBLE_EQ(of("data_parallel", "bf16", "cuda").device, 4 * one);
   // The outer gradient, and the global copy that it is made from.
-  EXPECT_DOUBLE_EQ(of("diloco", "bf16", false).device, 6 * one);
-  EXPECT_DOUBLE_EQ(of("streaming_diloco", "e3m0", false).device, 6 * one);
-  const PlannedMemory cpu = of("diloco", "bf16", true);
-  const PlannedMemory cuda = of("diloco", "bf16", false);
+  EXPECT_DOUBLE_EQ(of("diloco", "bf16", "cuda").device, 6 * one);
+  EXPECT_DOUBLE_EQ(of("streaming_diloco", "e3m0", "cuda").device, 6 * one);
+  const PlannedMemory cpu = of("diloco", "bf16", "cpu");
+  const PlannedMemory cuda = of("diloco", "bf16", "cuda");
   EXPECT_EQ(cpu.host, 0);
   // There the global copy is not needed twice.
   EXPECT_DOUBLE_EQ(cpu.device, cuda.device + cuda.host - one);

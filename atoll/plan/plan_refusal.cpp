@@ -97,11 +97,14 @@ class NoPlan {
   [[noreturn]] void out_of_memory(const PlanChoice& choice) const {
     const PlannedIsland& island = request_.islands[choice.setup.islands[choice.short_island]];
     const double usable = kUsableMemory * island.memory_bytes;
+    const std::string& shard = choice.shards[choice.short_island];
+    const bool is_shared = island.devices > 1;
     throw InputError(fmt::format(
-        "no plan: memory is short: {}, {}, needs {} on a device of '{}' with {}, one row at a "
+        "no plan: memory is short: {}, {}, needs {} on a device of '{}' with {}{}, one row at a "
         "time; of its {} a plan uses {}: {} are missing",
         goal_.params ? "the model" : "the smallest model", size_text(choice.shape),
         format_bytes(usable + choice.short_bytes), island.name, choice.setup.sync.method,
+        is_shared ? fmt::format(", train.shard = \"{}\"", shard) : "",
         format_bytes(island.memory_bytes), format_bytes(usable),
         format_bytes(choice.short_bytes / kUsableMemory)));
   }

@@ -19,6 +19,8 @@ constexpr int64_t kMostDevices = 1'000'000;
 constexpr double kLeastRate = 1e3;  // Bits per second.
 constexpr double kLeastTime = 1e-3;
 
+const std::vector<std::string> kPrecisions = {"fp32", "bf16"};
+
 struct Mistakes {
   std::vector<std::string> lines;
   void add(std::string line) { lines.push_back(std::move(line)); }
@@ -65,6 +67,7 @@ void read_speed(const Section& section, PlannedIsland& island) {
   const auto tflops = section.real("tflops", {.min = 1e-9, .max = 1e9});
   const auto tokens_per_s = section.real("tokens_per_s", {.min = 1e-9, .max = kMost});
   const auto params = section.real("params", {.min = 1, .max = kMost});
+  island.precision = section.text("precision", kPrecisions).value_or(island.precision);
   if (tflops) island.flops_per_s = *tflops * 1e12;
   if (tokens_per_s && params) island.flops_per_s = 6 * *params * *tokens_per_s;
 }
@@ -76,8 +79,8 @@ PlannedIsland read_island(const TomlTable& table, size_t number, bool is_alone,
     island.name = text_of(name->second, {}).value_or(island.name);
   }
   Section section(table, fmt::format("island '{}'", swarm::printable(island.name.substr(0, 60))),
-                  {"name", "devices", "device", "tflops", "tokens_per_s", "params", "memory", "up",
-                   "down", "latency"},
+                  {"name", "devices", "device", "tflops", "tokens_per_s", "params", "precision",
+                   "memory", "up", "down", "latency"},
                   mistakes);
   if (section.text("name") && !swarm::is_valid_name(island.name)) {
     section.fail("'name' must be 1 to 64 of letters, digits, '-', '_' and '.'");
@@ -126,6 +129,23 @@ PlanGoal read_goal(const TomlTable& table, Mistakes& mistakes) {
         "'tokens_per_param' out, or one of them");
   }
   return goal;
+}
+
+PlanTraining read_training(const TomlTable& table, const std::vector<PlannedIsland>& islands,
+                           Mistakes& mistakes) {
+  Section section(table, "[train]", {"precision", "shard", "activation_checkpointing"}, mistakes);
+  PlanTraining train;
+  train.precision = section.text("precision", kPrecisions);
+  train.shard = section.text("shard", {"none", "zero1", "zero3"});
+  train.activation_checkpointing = section.truth("activation_checkpointing").value_or(false);
+  const auto refuses = [&](const PlannedIsland& island) {
+    return island.devices > 1 && !island.is_cpu && train.shard == "zero3";
+  };
+  if (const auto gpus = std::ranges::find_if(islands, refuses); gpus != islands.end()) {
+    section.fail(fmt::format("'shard' = \"zero3\" is for CPUs, and '{}' has GPUs; give \"zero1\"",
+                             swarm::printable(gpus->name.substr(0, 60))));
+  }
+  return train;
 }
 
 PlanLaws read_laws(const TomlTable& table, Mistakes& mistakes) {
@@ -192,10 +212,11 @@ PlanRequest parse_plan(std::string_view text, const std::string& where) {
   }
   const TomlTable tables = parse_toml(text, where);
   Mistakes mistakes;
-  const Section document(tables, "the file", {"island", "goal", "laws"}, mistakes);
+  const Section document(tables, "the file", {"island", "goal", "train", "laws"}, mistakes);
   PlanRequest request;
   request.islands = read_islands(document, mistakes);
   request.goal = read_goal(table_of(document, "goal", mistakes), mistakes);
+  request.train = read_training(table_of(document, "train", mistakes), request.islands, mistakes);
   request.laws = read_laws(table_of(document, "laws", mistakes), mistakes);
   if (mistakes.lines.empty()) return request;
   throw UsageError(mistakes.lines.size() == 1

@@ -10,13 +10,14 @@
 
 namespace atl::plan {
 
-/// An island as it stands: its devices share each of its batches.
+/// An island as it stands: its devices, a process for each, share each of its batches.
 struct PlannedIsland {
   std::string name;
   int64_t devices = 1;
-  double flops_per_s = 0;   // Of one device, as it trains.
-  bool is_cpu = false;      // Parameters, outer copies and buffers lie in one memory.
-  double memory_bytes = 0;  // Of one device.
+  double flops_per_s = 0;          // Of one device, as it trains.
+  std::string precision = "fp32";  // In which it has that speed.
+  bool is_cpu = false;             // Parameters, outer copies and buffers lie in one memory.
+  double memory_bytes = 0;         // Of one device.
   // Of its line, headers included. Infinite and 0 for an island that is alone and names no link.
   double up_bits_per_s = 0;
   double down_bits_per_s = 0;
@@ -39,6 +40,13 @@ struct PlanGoal {
   int64_t vocab_size = 32'000;
 };
 
+/// What of train.* is fixed.
+struct PlanTraining {
+  std::optional<std::string> precision;  // Empty: that of the islands' speed.
+  std::optional<std::string> shard;  // Of islands of several devices; empty: the least that fits.
+  bool activation_checkpointing = false;
+};
+
 /// Whose laws: the published ones where `fit` is empty.
 struct PlanLaws {
   std::string fit;  // A file as read_table() takes it.
@@ -48,6 +56,7 @@ struct PlanLaws {
 struct PlanRequest {
   std::vector<PlannedIsland> islands;
   PlanGoal goal;
+  PlanTraining train;
   PlanLaws laws;
 };
 

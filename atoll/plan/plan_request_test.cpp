@@ -92,6 +92,24 @@ batch_unit = 2048
   EXPECT_EQ(request.laws.read.batch_unit_tokens, 2048);
 }
 
+TEST(PlanRequest, ReadsWhatTrainingIsFixed) {
+  const PlanRequest none = parse(kIsland + kGoal);
+  EXPECT_EQ(none.train.precision, std::nullopt);
+  EXPECT_EQ(none.train.shard, std::nullopt);
+  EXPECT_FALSE(none.train.activation_checkpointing);
+  EXPECT_EQ(none.islands[0].precision, "fp32");
+  const PlanRequest request =
+      parse(replaced(kIsland, "tflops = 10", "tflops = 10\nprecision = \"bf16\"") + kGoal +
+            "[train]\nprecision = \"bf16\"\nshard = \"zero1\"\nactivation_checkpointing = true\n");
+  EXPECT_EQ(request.islands[0].precision, "bf16");
+  EXPECT_EQ(request.train.precision, "bf16");
+  EXPECT_EQ(request.train.shard, "zero1");
+  EXPECT_TRUE(request.train.activation_checkpointing);
+  const std::string zero3 = kGoal + "[train]\nshard = \"zero3\"\n";
+  EXPECT_THAT(refusal(kIsland + zero3), HasSubstr("is for CPUs, and 'a' has GPUs; give \"zero1\""));
+  EXPECT_EQ(parse(kOther + zero3).train.shard, "zero3");
+}
+
 TEST(PlanRequest, OneIslandNeedsNoLink) {
   const std::string alone = "[[island]]\ntflops = 1\nmemory = \"1GB\"\n" + kGoal;
   EXPECT_EQ(parse(alone).islands[0].name, "island-0");
@@ -143,6 +161,11 @@ TEST(PlanRequest, EachMistakeIsNamed) {
            {"time = \"14d\"", "time = \"14d\"\n[laws]\ncount = \"papers\"", "there is none"},
            {"time = \"14d\"", "time = \"14d\"\n[laws]\nfit = \"f\"\ncount = \"mine\"",
             "must be one of column, papers"},
+           {"tflops = 10", "tflops = 10\nprecision = \"fp16\"", "must be one of fp32, bf16"},
+           {"time = \"14d\"", "time = \"14d\"\n[train]\nshard = \"zero2\"",
+            "must be one of none, zero1, zero3"},
+           {"time = \"14d\"", "time = \"14d\"\n[train]\nactivation_checkpointing = 1",
+            "[train]: 'activation_checkpointing' must be"},
            {"[goal]", "[gaol]", "did you mean 'goal'?"},
            {"[[island]]", "[island]", "with two brackets"},
            {"[goal]", "[goal", "line"},

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "atoll/base/progress.h"
 #include "atoll/plan/plan_memory.h"
 
@@ -19,28 +22,36 @@ int64_t rows_that_fit(const TrainingFit& fit, int64_t most) {
   return 0;
 }
 
+/// Those that leave each process less, from the least on.
+std::vector<std::string> stronger_shards(const TrainingFit& fit) {
+  if (fit.num_processes == 1 || fit.train.optimizer == "muon") return {};
+  std::vector<std::string> shards = {"none", "zero1"};
+  if (fit.is_on_cpu()) shards.emplace_back("zero3");
+  const auto own = std::ranges::find(shards, fit.train.shard);
+  if (own == shards.end()) return {};
+  return {own + 1, shards.end()};
+}
+
+/// The settings that differ, as words of a command.
+std::string changed_words(const method::TrainOptions& from, const method::TrainOptions& to) {
+  std::string words;
+  if (to.activation_checkpointing != from.activation_checkpointing) {
+    words += " --train.activation_checkpointing=true";
+  }
+  if (to.shard != from.shard) words += " --train.shard=" + to.shard;
+  if (to.precision != from.precision) words += " --train.precision=" + to.precision;
+  return words;
+}
+
 }  // namespace
 
 double state_bytes(const TrainingFit& fit) {
-  const auto params = static_cast<double>(weights::num_parameters(fit.model));
-  const bool is_sharded = fit.train.shard != "none";
-  const double moments = (fit.train.optimizer == "sgd" ? 0.0 : 2.0) /
-                         static_cast<double>(is_sharded ? fit.num_processes : 1);
-  const double bytes = sizeof(float) * (2 + moments) * params;
-  return fit.train.precision == "bf16" ? bytes + 2 * params : bytes;
+  const PlannedMemory state = with_state({}, size_of(fit.model), fit.train, fit.num_processes);
+  return state.parameters + state.gradients + state.moments;
 }
 
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time) {
-  weights::ModelConfig kept = fit.model;
-  double row = 0;
-  if (fit.train.activation_checkpointing) {
-    row = sizeof(float) *
-          static_cast<double>(kept.num_layers * kept.hidden_size * fit.train.sequence_length);
-    kept.num_layers = 1;
-  }
-  row += activation_bytes(kept, fit.train.sequence_length, fit.is_on_cpu());
-  if (fit.train.precision == "bf16") row /= 2;
-  return with_rows({}, row, rows_at_a_time).activations;
+  return with_rows({}, row_bytes(fit.model, fit.train), rows_at_a_time).activations;
 }
 
 std::string memory_advice(const TrainingFit& fit, bool was_tried) {
@@ -53,26 +64,21 @@ std::string memory_advice(const TrainingFit& fit, bool was_tried) {
   const int64_t fewer = rows_that_fit(fit, was_tried ? rows / 2 : rows - 1);
   if (fewer > 0) return text + fmt::format("fewer would fit: --train.micro_batch_rows={}", fewer);
   TrainingFit other = fit;
-  std::string settings;
-  const auto with = [&](std::string_view setting) {
-    settings += fmt::format(" --{}", setting);
-    return rows_that_fit(other, rows);
-  };
   int64_t found = 0;
+  const auto try_with = [&](std::string& setting, const std::string& value) {
+    if (found > 0) return;
+    setting = value;
+    found = rows_that_fit(other, rows);
+  };
   if (!fit.train.activation_checkpointing) {
     other.train.activation_checkpointing = true;
-    found = with("train.activation_checkpointing=true");
+    found = rows_that_fit(other, rows);
   }
-  if (found == 0 && fit.num_processes > 1 && fit.train.shard == "none") {
-    other.train.shard = "zero1";
-    found = with("train.shard=zero1");
-  }
-  if (found == 0 && fit.train.precision != "bf16") {
-    other.train.precision = "bf16";
-    found = with("train.precision=bf16");
-  }
+  for (const std::string& shard : stronger_shards(fit)) try_with(other.train.shard, shard);
+  if (fit.train.precision != "bf16") try_with(other.train.precision, "bf16");
   if (found > 0) {
-    return text + fmt::format("this would fit:{} --train.micro_batch_rows={}", settings, found);
+    return text + fmt::format("this would fit:{} --train.micro_batch_rows={}",
+                              changed_words(fit.train, other.train), found);
   }
   return text +
          "choose a smaller model (model.hidden_size, model.num_layers, ...), or shorter rows "

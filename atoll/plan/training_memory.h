@@ -26,7 +26,8 @@ struct TrainingFit {
   }
 };
 
-/// Parameters, gradients and moments; with BF16 the rounded parameters too.
+/// Parameters, gradients and moments; with BF16 the rounded parameters too. Process 0's: of several
+/// no other has more.
 double state_bytes(const TrainingFit& fit);
 
 /// About what activations of so many rows at a time need beside them.

@@ -58,6 +58,31 @@ TEST(TrainingMemory, ProcessesShareRowsAndWhereAskedForMoments) {
   EXPECT_DOUBLE_EQ(state_bytes(fit), whole * (8 + 8.0 / 4) / 16);
 }
 
+TEST(TrainingMemory, ShardsMoreWhereThatIsWhatFits) {
+  TrainingFit fit = fit_in(0);
+  fit.num_processes = 4;
+  fit.rows = 4;
+  fit.train.activation_checkpointing = true;
+  const auto room_of = [&](const char* shard) {
+    TrainingFit other = fit;
+    other.train.shard = shard;
+    return (state_bytes(other) + pass_bytes(other, 1)) / 0.9 + 1;
+  };
+  const double room = room_of("zero3");
+  ASSERT_LT(room, room_of("zero1"));
+  fit.memory_bytes = room;
+  EXPECT_THAT(memory_advice(fit), HasSubstr("this would fit: --train.shard=zero3 "
+                                            "--train.micro_batch_rows=1"));
+  fit.memory_bytes = room_of("zero1");
+  EXPECT_THAT(memory_advice(fit), HasSubstr("this would fit: --train.shard=zero1 "));
+  fit.memory_bytes = room;
+  fit.train.device = "cuda";  // "zero3" is for CPUs.
+  EXPECT_THAT(memory_advice(fit), Not(HasSubstr("zero3")));
+  fit.train.device = "cpu";
+  fit.train.optimizer = "muon";
+  EXPECT_THAT(memory_advice(fit), Not(HasSubstr("train.shard")));
+}
+
 TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {
   const TrainingFit plain = fit_in(1e9);
   TrainingFit half = plain;

@@ -23,7 +23,7 @@ inline PlannedIsland island(const std::string& name, double mbit = 200) {
 }
 
 inline PlanRequest request(std::vector<PlannedIsland> islands, const PlanGoal& goal) {
-  return {.islands = std::move(islands), .goal = goal, .laws = {}};
+  return {.islands = std::move(islands), .goal = goal, .train = {}, .laws = {}};
 }
 
 inline Plan plan_of(std::vector<PlannedIsland> islands, const PlanGoal& goal) {

@@ -36,8 +36,7 @@ class Files : public testing::Test {
     writer.put_bytes(Bytes(data_bytes));
     const Bytes bytes = writer.take();
     const fs::path path = folder_ / "model.safetensors";
-    const std::span<const std::byte> piece(bytes);
-    write_file_synced(path, {&piece, 1});
+    write_file_synced(path, [&](const Append& append) { append(bytes); });
     return path;
   }
   std::string refusal(const std::string& header, size_t data_bytes) const {

@@ -265,14 +265,34 @@ def waiting(plan, islands, step_s):
 # --- memory ---
 
 
-def memory(plan, rows, is_cpu):
-    one, m = 4 * params(plan), plan["replicas"]
-    outer = plan["method"] in ("diloco", "streaming_diloco")
+def state(plan, processes, shard):
+    """Bytes of process 0's parameters, gradients and moments, and of moments that it has for checkpoints."""
+    n, rounded = params(plan), 2 if plan["precision"] == "bf16" else 0
+    if processes == 1 or shard == "none":
+        return n * (16 + rounded), 0
+    if shard == "zero1":
+        return n * (8 + rounded + 8 / processes), 8 * n
+    others = 16 / (processes - 1)
+    part = max(0, (others - 4) / (12 + others))
+    assert part == 0 or math.isclose(4 + 12 * part, others * (1 - part))  # None has more than process 0.
+    outside, layer = shapes(plan)
+    return n * (4 + 12 * part) + (8 + rounded) * (outside + min(2, plan["layers"]) * layer), 0
+
+
+def activations(plan, rows, is_cpu):
     h, f, layers = plan["hidden"], plan["ff"], plan["layers"]
     layer = 11 * h + 3 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
-    activations = 4 * (8 << 20) + 4 * rows * plan["sequence_length"] * (layer * (layers + 1) + 4 * h)
-    device = 4 * one + activations
-    beside = one * (3 + 2 * outer + (plan["method"] == "streaming_diloco"))  # The checkpoint's copies.
+    kept = layers * h + 2 * layer if plan["activation_checkpointing"] else layer * (layers + 1)
+    size = 2 if plan["precision"] == "bf16" else 4
+    return 4 * (8 << 20) + size * rows * plan["sequence_length"] * (kept + 4 * h)
+
+
+def memory(plan, rows, island, shard):
+    one, m, is_cpu = 4 * params(plan), plan["replicas"], island["device"] == "cpu"
+    outer = plan["method"] in ("diloco", "streaming_diloco")
+    device, beside = state(plan, island["devices"], shard)
+    device += activations(plan, rows, is_cpu)
+    beside += one * (3 + 2 * outer + (plan["method"] == "streaming_diloco"))  # The checkpoint's copies.
     if outer:
         device += one + (0 if is_cpu else one)
         beside += 4 * one
@@ -283,6 +303,19 @@ def memory(plan, rows, is_cpu):
         held = m if m == 1 or gathers(plan) else 2 + (m - 1) / m
         beside += one + bits / 32 * one * held
     return device + (beside if is_cpu else 0), 0 if is_cpu else beside
+
+
+def check_memory(plan, island, one, what):
+    assert one["processes"] == island["devices"], what
+    assert plan["rows_per_island"] % (plan["micro_batch_rows"] * one["processes"]) == 0, what
+    device, host = memory(plan, plan["micro_batch_rows"], island, one["shard"])
+    close(one["memory"]["device"], device, 1e-9, f"memory of {what}")
+    close(one["memory"]["host"], host, 1e-9, f"host memory of {what}")
+    assert device <= 0.9 * island["memory"], what
+    # No less sharding fits.
+    order = ["none", "zero1", "zero3"]
+    for less in order[:order.index(one["shard"])]:
+        assert memory(plan, 1, island, less)[0] > 0.9 * island["memory"], f"{what}: {less} fits"
 
 
 # --- the comparison ---
@@ -314,10 +347,7 @@ def check(islands, plan):
         assert island["name"] == one["name"]
         close(one["step_s"], s, 1e-9, f"step of {what}")
         close(one["bytes_sent"], sent * copy, 2e-5, f"bytes of {what}")
-        device, host = memory(plan, plan["micro_batch_rows"], island.get("device") == "cpu")
-        close(one["memory"]["device"], device, 1e-9, f"memory of {what}")
-        close(one["memory"]["host"], host, 1e-9, f"host memory of {what}")
-        assert device <= 0.9 * island["memory"], what
+        check_memory(plan, island, one, what)
     close(plan["bytes_sent"], sum(one["bytes_sent"] for one in plan["per_island"]), 1e-9, what)
     computed = [plan["steps"] * s for s in step_s]
     waited = waiting(plan, taking_part, step_s)
@@ -361,11 +391,11 @@ def check_simulated(folder, islands, plan):
         close(island["predicted_waiting_s"] / plan["wall_clock_s"], one["waiting_s"] / plan["wall_clock_s"], 1e-8, what)
 
 
-def toml(islands, goal):
-    text = ""
+def toml(islands, goal, train=None):
+    text = "[train]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in (train or {}).items())
     for island in islands:
         text += f'[[island]]\nname = "{island["name"]}"\ndevices = {island["devices"]}\ntflops = {island["tflops"]}\n'
-        text += f'device = "{island.get("device", "cuda")}"\nmemory = "{island["memory"] / 1e9}GB"\n'
+        text += f'device = "{island["device"]}"\nmemory = "{island["memory"] / 1e9}GB"\n'
         text += f'up = "{island["up"] / 1e3}kbit"\ndown = "{island["down"] / 1e3}kbit"\n'
         text += f'latency = "{island["latency"] * 1e3}ms"\n'
     return text + "[goal]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in goal.items())
@@ -392,15 +422,20 @@ PLANS = [
     ([island("a"), island("b", 30)], {"loss": 2.7, "time": "5d"}),
     ([island("a"), island("b", 30)], {"params": 1e8, "tokens": 5e10}),
     ([island("a", memory=16e9), island("b", 30, memory=12e9)], {"time": "60d"}),
+    ([island("a", devices=8), island("b", devices=8)], {"params": 2.8e9, "tokens": 2e9}, {"precision": "bf16"}),
+    ([island("a", devices=8), island("b", devices=2, memory=200e9)], {"params": 2.5e9, "tokens": 2e9}),
+    ([island("a", memory=40e9)], {"params": 3e9, "tokens": 1e9}, {"precision": "bf16", "activation_checkpointing": True}),
+    ([island("a", 0.05, devices=4, memory=4e9, device="cpu")],
+     {"params": 1.5e8, "tokens": 1e8, "vocab_size": 4096, "sequence_length": 256}),
 ]
 
 
 def check_plans(folder):
     num = 0
-    methods, simulated = set(), set()
-    for number, (islands, goal) in enumerate(PLANS):
+    methods, simulated, shards = set(), set(), set()
+    for number, (islands, *asked) in enumerate(PLANS):
         path = folder / f"{number}.toml"
-        path.write_text(toml(islands, goal))
+        path.write_text(toml(islands, *asked))
         done = subprocess.run([ATOLL, "plan", path, "--json"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         plan = json.loads(done.stdout)
@@ -415,12 +450,14 @@ def check_plans(folder):
         for choice in choices:
             check(islands, choice)
             methods.add(choice["method"])
+            shards |= {one["shard"] for one in choice["per_island"]}
             num += 1
             for other in choices:
                 assert other is choice or not (other["loss"] <= choice["loss"] and other["bytes_sent"] <= choice["bytes_sent"]
                                                and other["wall_clock_s"] <= choice["wall_clock_s"])
     assert {"single", "diloco", "streaming_diloco", "data_parallel"} <= methods, methods
     assert {"streaming_diloco", "data_parallel"} <= simulated, simulated
+    assert shards == {"none", "zero1", "zero3"}, shards
     return num
 
 

@@ -88,20 +88,38 @@ class PlanTest(unittest.TestCase):
              "replicas", "islands", "left_out", "method", "codec", "sync_every", "num_fragments", "fragment_sync_delay",
              "inner_lr", "outer_lr", "batch_tokens", "batch_rows", "rows_per_island", "micro_batch_rows", "tokens",
              "steps", "wall_clock_s", "utilisation", "waiting_share", "bytes_sent", "bytes_received", "per_island",
-             "why", "notes", "alternatives", "config"}, set(plan))
+             "precision", "activation_checkpointing", "why", "notes", "alternatives", "config"}, set(plan))
         self.assertEqual(plan["islands"], ["a", "b", "c"])
         self.assertEqual(len(plan["per_island"]), 3)
         for island in plan["per_island"]:
-            self.assertLessEqual({"name", "step_s", "computing_s", "waiting_s", "waiting_share", "bytes_sent",
-                                  "bytes_received", "memory"}, set(island))
+            self.assertLessEqual({"name", "processes", "shard", "start", "step_s", "computing_s", "waiting_s",
+                                  "waiting_share", "bytes_sent", "bytes_received", "memory"}, set(island))
         self.assertGreaterEqual(len(plan["alternatives"]), 3)
 
     def test_text_says_what_json_does(self):
         path = self.lab('time = "4d"')
         plan, text = self.json_of(path), run(path).stdout
         for part in (plan["method"], plan["why"], f"{plan['loss']:.3f}", f"H {plan['sync_every']}",
-                     f"{plan['layers']} layers of {plan['hidden']}", *plan["notes"]):
+                     f"{plan['layers']} layers of {plan['hidden']}", *plan["notes"], "precision  fp32",
+                     "start  a, b, c: --processes-per-island 8 --train.device=cuda\n"):
             self.assertIn(part, text)
+
+    def test_islands_of_eight_are_planned_sharded_and_in_bf16(self):
+        island = ISLAND.replace("tflops = 40", 'tflops = 400\nprecision = "bf16"')
+        goal = 'time = "10d"\nparams = 2.8e9'  # In that time both are needed.
+        plan = self.json_of(self.lab(goal, names="ab", island=island))
+        self.assertEqual((plan["islands"], plan["precision"]), (["a", "b"], "bf16"))
+        for one in plan["per_island"]:
+            self.assertEqual((one["processes"], one["shard"]), (8, "zero1"))
+        settings = tomllib.loads(plan["config"])
+        self.assertEqual((settings["train"]["shard"], settings["train"]["precision"]), ("zero1", "bf16"))
+        self.assertIn("\n#   a, b: --processes-per-island 8 --train.device=cuda\n", plan["config"])
+        # Where one has room for all of it, each has its own.
+        large = island.format(name="b", rate="200mbit").replace("80GB", "8000GB")
+        mixed = self.json_of(self.file(island.format(name="a", rate="200mbit") + large + "[goal]\n" + goal))
+        self.assertEqual([one["shard"] for one in mixed["per_island"]], ["zero1", "none"])
+        self.assertNotIn("shard", tomllib.loads(mixed["config"])["train"])
+        self.assertIn("#   a: --processes-per-island 8 --train.device=cuda --train.shard=zero1\n", mixed["config"])
 
     def test_own_laws_come_from_beside_the_plan(self):
         rows = [f"{n},{m},{20 * n**-0.1 * max(m, 1)**0.01},{25 * n}" for n in (10**7, 10**8, 10**9) for m in (0, 1, 2, 4)]
@@ -132,6 +150,8 @@ class PlanTest(unittest.TestCase):
         self.assert_refused(2, "which PLAN.toml")
         self.assert_refused(2, "--coordinator", self.lab('time = "1d"'), "--coordinator", "127.0.0.1:1")
         self.assert_refused(2, "is for --measure", self.lab('time = "1d"'), "--model.num_layers=2")
+        self.assert_refused(2, "--measure", self.lab('time = "1d"'), "--processes-per-island", 2)
+        self.assert_refused(2, "is for CPUs", self.lab('time = "1d"\n[train]\nshard = "zero3"'))
         self.assert_refused(1, "nothing.csv", self.lab('time = "1d"\n[laws]\nfit = "nothing.csv"'))
         big = self.file("#" * (2 << 20))
         self.assert_refused(2, "larger than 1 MiB", big)
@@ -248,6 +268,20 @@ class PlanTest(unittest.TestCase):
         # The planned bytes, and what frames and control messages add.
         self.assertGreater(result["bytes_sent"], 0.9 * plan["bytes_sent"])
 
+    def test_a_tiny_plan_of_two_processes_trains(self):
+        config = self.folder / "run.toml"
+        island = TINY.replace("tflops", "devices = 2\ntflops")
+        train = '\n[train]\nshard = "zero1"\nprecision = "bf16"'
+        path = self.lab("params = 22000\ntokens = 40000\nvocab_size = 300\nsequence_length = 32" + train, names="a",
+                        island=island)
+        plan = self.json_of(path, "--config-out", config)
+        [one] = plan["per_island"]
+        self.assertEqual(one["start"], "--processes-per-island 2")
+        done = run(config, "--data", self.text(), "--run", self.folder / "run", "--json", "--train.threads=1",
+                   *one["start"].split(), command="train")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["steps"], plan["steps"])
+
     # --- what it measures ---
 
     def test_measures_this_machine(self):
@@ -258,11 +292,25 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(done.stdout, out.read_text())
         island = tomllib.loads(done.stdout)["island"][0]
         self.assertEqual((island["name"], island["device"], island["devices"]), ("here", "cpu", 1))
+        self.assertEqual(island["precision"], "fp32")
         self.assertGreater(island["tokens_per_s"], 0)
         self.assertGreater(island["params"], 10_000)
         self.assertNotIn("up", island)
         plan = run(self.file(done.stdout + '[goal]\ntime = "1h"\nvocab_size = 300\nsequence_length = 64\n'))
         self.assertEqual(plan.returncode, 0, plan.stderr)
+
+    def test_measures_an_island_as_it_will_run(self):
+        def measured(*words):
+            done = run("--measure", "--json", *SMALL_STEP, *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        one, two = measured(), measured("--processes-per-island", 2, "--train.precision=bf16")
+        island = tomllib.loads(two["island"])["island"][0]
+        self.assertEqual((island["devices"], island["precision"]), (2, "bf16"))
+        self.assertIn("by each of 2 processes", two["island"])
+        self.assertAlmostEqual(two["memory_bytes"] / one["memory_bytes"], 0.5, places=2)
+        self.assertGreater(two["tokens_per_s"], 0)
 
     def test_measures_the_line_to_a_coordinator(self):
         coordinator = subprocess.Popen([ATOLL, "coordinate", "--listen", "127.0.0.1:0", "--http", "off"],

@@ -1,0 +1,84 @@
+// The training state and its passes: what each train.shard and train.precision leaves a process.
+#include "atoll/plan/plan_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "atoll/plan/training_memory.h"
+#include "atoll/weights/presets.h"
+
+namespace atl::plan {
+namespace {
+
+/// Bytes of a model of one parameter, none of them gathered.
+double bytes(const std::string& shard, int64_t num_processes, const std::string& precision = "fp32",
+             const std::string& device = "cuda") {
+  const method::TrainOptions train{.device = device, .precision = precision, .shard = shard};
+  return with_state({}, {.params = 1}, train, num_processes).device;
+}
+
+TEST(PlanMemory, Zero1SharesMoments) {
+  EXPECT_DOUBLE_EQ(bytes("none", 1), 16);
+  EXPECT_DOUBLE_EQ(bytes("none", 8), 16);
+  EXPECT_DOUBLE_EQ(bytes("none", 8, "bf16"), 18);
+  EXPECT_DOUBLE_EQ(bytes("zero1", 1), 16);
+  EXPECT_DOUBLE_EQ(bytes("zero1", 4), 4 + 4 + 8.0 / 4);
+  EXPECT_DOUBLE_EQ(bytes("zero1", 8, "bf16"), 4 + 2 + 4 + 1);
+}
+
+TEST(PlanMemory, AllMomentsAreWithProcess0FromACheckpointOn) {
+  const method::TrainOptions gpu{.device = "cuda", .shard = "zero1"};
+  const PlannedMemory memory = with_state({}, {.params = 1}, gpu, 4);
+  EXPECT_DOUBLE_EQ(memory.checkpoint, 8);
+  EXPECT_DOUBLE_EQ(memory.host, 8);
+  // Where the host is the device it has gained nothing; the others have.
+  EXPECT_DOUBLE_EQ(bytes("zero1", 4, "fp32", "cpu"), 4 + 4 + 8.0 / 4 + 8);
+}
+
+TEST(PlanMemory, Zero3LeavesProcess0AsMuchAsTheOthersOrItsValues) {
+  EXPECT_DOUBLE_EQ(bytes("zero3", 1, "fp32", "cpu"), 16);
+  for (const int64_t n : {2, 3, 4, 5, 8, 64}) {
+    const double of_others = 16 / static_cast<double>(n - 1);
+    const double part = std::max(0.0, (of_others - 4) / (12 + of_others));
+    const double leader = bytes("zero3", n, "fp32", "cpu");
+    EXPECT_NEAR(leader, 4 + 12 * part, 1e-12) << n;
+    EXPECT_GE(leader, of_others * (1 - part) - 1e-12) << n;
+    EXPECT_NEAR(leader, part > 0 ? of_others * (1 - part) : 4, 1e-12) << n;
+  }
+}
+
+TEST(PlanMemory, Zero3GathersTwoLayersAndTheEmbedding) {
+  const weights::ModelConfig model = weights::chinchilla(6, 512, 1000);
+  const ModelSize size = size_of(model);
+  const auto layers = [](int64_t count) {
+    return static_cast<double>(weights::num_parameters(weights::chinchilla(count, 512, 1000)));
+  };
+  EXPECT_DOUBLE_EQ(size.params, layers(6));
+  EXPECT_DOUBLE_EQ(size.gathered_params, layers(2));
+  EXPECT_DOUBLE_EQ(size_of(weights::chinchilla(1, 512, 1000)).gathered_params, layers(1));
+  method::TrainOptions train{.device = "cpu", .shard = "zero3"};
+  EXPECT_DOUBLE_EQ(with_state({}, size, train, 8).device, 4 * layers(6) + 8 * layers(2));
+  train.precision = "bf16";  // Only what is used is rounded.
+  EXPECT_DOUBLE_EQ(with_state({}, size, train, 8).device, 4 * layers(6) + 10 * layers(2));
+}
+
+TEST(PlanMemory, TrainingReckonsAsPlansDo) {
+  TrainingFit fit{.model = weights::chinchilla(6, 512, 1000),
+                  .train = {.device = "cpu", .precision = "bf16", .shard = "zero3"},
+                  .rows = 8,
+                  .num_processes = 4};
+  const PlannedMemory state = with_state({}, size_of(fit.model), fit.train, 4);
+  EXPECT_DOUBLE_EQ(state_bytes(fit), state.device);
+  const double row = row_bytes(fit.model, fit.train);
+  EXPECT_DOUBLE_EQ(pass_bytes(fit, 2), with_rows({}, row, 2).device);
+  method::TrainOptions whole = fit.train;
+  whole.precision = "fp32";
+  EXPECT_DOUBLE_EQ(row_bytes(fit.model, whole), 2 * row);
+  whole.activation_checkpointing = true;
+  EXPECT_LT(row_bytes(fit.model, whole), row);
+}
+
+}  // namespace
+}  // namespace atl::plan
