@@ -91,7 +91,6 @@ class TomlSection {
   /// Nothing where there is no such key.
   const TomlValue* find(const std::string& key) const;
 
-  std::optional<bool> truth(const std::string& key) const { return read<bool>(key, truth_of); }
   std::optional<int64_t> whole(const std::string& key, IntRange range) const {
     return read<int64_t>(key, [&](const TomlValue& value) { return whole_of(value, range); });
   }

@@ -40,6 +40,14 @@ class Section : public TomlSection {
         name_(name),
         mistakes_(mistakes) {}
 
+  /// False where there is none.
+  bool is_true(const char* key) const {
+    const TomlValue* const value = find(key);
+    if (value == nullptr) return false;
+    const TomlResult<bool> truth = truth_of(*value);
+    if (!truth) fail(fmt::format("'{}' {}", key, truth.error()));
+    return truth.value_or(false);
+  }
   void fail(const std::string& what) const { mistakes_.add(fmt::format("{}: {}", name_, what)); }
   void require(const char* key, const char* why) const {
     if (!has(key)) fail(fmt::format("'{}' is missing: {}", key, why));
@@ -137,7 +145,7 @@ PlanTraining read_training(const TomlTable& table, const std::vector<PlannedIsla
   PlanTraining train;
   train.precision = section.text("precision", kPrecisions);
   train.shard = section.text("shard", {"none", "zero1", "zero3"});
-  train.activation_checkpointing = section.truth("activation_checkpointing").value_or(false);
+  train.activation_checkpointing = section.is_true("activation_checkpointing");
   const auto refuses = [&](const PlannedIsland& island) {
     return island.devices > 1 && !island.is_cpu && train.shard == "zero3";
   };

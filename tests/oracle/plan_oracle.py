@@ -424,7 +424,7 @@ PLANS = [
     ([island("a", memory=16e9), island("b", 30, memory=12e9)], {"time": "60d"}),
     ([island("a", devices=8), island("b", devices=8)], {"params": 2.8e9, "tokens": 2e9}, {"precision": "bf16"}),
     ([island("a", devices=8), island("b", devices=2, memory=200e9)], {"params": 2.5e9, "tokens": 2e9}),
-    ([island("a", memory=40e9)], {"params": 3e9, "tokens": 1e9}, {"precision": "bf16", "activation_checkpointing": True}),
+    ([island("a", memory=40e9)], {"params": 2.6e9, "tokens": 1e9}, {"precision": "bf16", "activation_checkpointing": True}),
     ([island("a", 0.05, devices=4, memory=4e9, device="cpu")],
      {"params": 1.5e8, "tokens": 1e8, "vocab_size": 4096, "sequence_length": 256}),
 ]
