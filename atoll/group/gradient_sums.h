@@ -14,7 +14,7 @@ enum class SumsFor { kAll, kOwners, kLeader };
 
 class GradientSums {
  public:
-  /// References outlive it.
+  /// The processes and parts outlive it.
   GradientSums(Processes& processes, const at::Tensor& gradients_P, const Parts& parts, SumsFor who)
       : processes_(processes), gradients_P_(gradients_P), parts_(parts), who_(who) {}
 

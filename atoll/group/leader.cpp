@@ -1,5 +1,7 @@
 #include "atoll/group/leader.h"
 
+#include "atoll/base/check.h"
+
 namespace atl::group {
 
 class Leader::WholeLearner final : public train::Learner {
@@ -10,7 +12,8 @@ class Leader::WholeLearner final : public train::Learner {
     return leader_.parts_.learner->parameters();
   }
   void begin_unit(int64_t unit) override { leader_.begin_unit(unit); }
-  double add_gradients(std::span<const train::Batch> batches, double /*scale*/) override {
+  double add_gradients(std::span<const train::Batch> batches, double scale) override {
+    ATOLL_CHECK(scale == 1);
     const Share::Sums sums = leader_.share_.add_gradients(batches);
     leader_.norm_ = sums.norm;
     return sums.loss;

@@ -5,7 +5,6 @@
 // too: who changes them says so (values_changed()), and the others get them before the next
 // gradient. Owned by one thread.
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>

@@ -44,13 +44,6 @@ Parts equal_parts(int64_t size, int64_t num_processes) {
   return {size, num_processes, 1 / static_cast<double>(num_processes)};
 }
 
-Parts parts_beside_values(int64_t size, int64_t num_processes) {
-  if (num_processes == 1) return equal_parts(size, 1);
-  // 4 + 12 share = 16 (1 - share) / (num_processes - 1).
-  const double each = 16 / static_cast<double>(num_processes - 1);
-  return {size, num_processes, std::max(0.0, (each - 4) / (each + 12))};
-}
-
 std::vector<Span> without(Span span, Span hole) {
   std::vector<Span> rest;
   const Span before{span.first, std::min(span.second, hole.first)};

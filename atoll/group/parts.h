@@ -29,11 +29,6 @@ class Parts {
 
 /// All the same.
 Parts equal_parts(int64_t size, int64_t num_processes);
-/// Process 0 has all values whatever it owns, and so owns fewer: the state of the largest process
-/// is as small as can be, with 4 bytes of a parameter for its value, 4 for its gradient and 8 for
-/// AdamW's moments.
-Parts parts_beside_values(int64_t size, int64_t num_processes);
-
 /// What of `span` lies outside `hole`.
 std::vector<Span> without(Span span, Span hole);
 

@@ -1,5 +1,7 @@
 #include "atoll/group/passes.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 namespace atl::group {
@@ -26,6 +28,11 @@ void SummedPasses::end() {
   if (spans_.empty()) sums_.begin({0, parameters_.gradients_P().numel()}, transfers_);
   for (Transfer& transfer : transfers_) transfer.wait();
   transfers_.clear();
+}
+
+void SummedPasses::clear_gradients() {
+  const at::NoGradGuard no_grad;
+  parameters_.gradients_P().zero_();
 }
 
 }  // namespace atl::group

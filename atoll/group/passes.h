@@ -1,7 +1,6 @@
 #pragma once
 // What an island's process does for the others while a pass over its model goes on: gradients that
 // are complete are summed while the way back goes on to the layers before.
-#include <memory>
 #include <vector>
 
 #include "atoll/group/gradient_sums.h"
@@ -14,6 +13,8 @@ class Passes : public model::PassWatcher {
  public:
   /// All passes are over: returns once all gradients are summed.
   virtual void end() = 0;
+  /// All gradients are zero.
+  virtual void clear_gradients() = 0;
 };
 
 /// Of a model that each process has whole. Gradients are summed in the last pass. Who learns
@@ -29,6 +30,7 @@ class SummedPasses final : public Passes {
   void behind(int64_t /*part*/) override {}
   void back(int64_t part) override;
   void end() override;
+  void clear_gradients() override;
 
  private:
   GradientSums& sums_;

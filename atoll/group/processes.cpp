@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -171,6 +170,7 @@ class Processes::Shell {
 
   void fail(const std::string& reason) {
     if (std::exchange(is_over_, true)) return;
+    has_lost_ = true;  // A pass may be on its way, and the others' parts of it.
     watch_->leave(reason);
   }
 
@@ -372,56 +372,53 @@ void Processes::scatter_parts(const at::Tensor& values_P, const at::Tensor& part
 void Processes::move_parts(const at::Tensor& part, const at::Tensor& values_P, const Parts& parts,
                            bool to_leader) {
   const at::NoGradGuard no_grad;
-  const bool leads = place().leads();
   int64_t longest = 0;
-  for (const auto& [owner, span] : parts.owners({parts.of(0).second, parts.size()})) {
+  for (const auto& [owner, span] : parts.owners({0, parts.size()})) {
     longest = std::max(longest, span.second - span.first);
   }
   const int64_t most = std::max<int64_t>(1, kBucketBytes / part.element_size() / size());
-  std::vector<at::Tensor> own{at::zeros({std::min(most, longest)})};
-  std::vector<std::vector<at::Tensor>> all;
-  if (leads) {
-    all.emplace_back();
-    for (int64_t rank = 0; rank < size(); ++rank) all[0].push_back(at::zeros_like(own[0]));
-  }
-  const auto piece = [&](int64_t rank, int64_t begin) {
-    const Span whole = parts.of(rank);
-    return values_P.slice(0, std::min(whole.first + begin, whole.second),
-                          std::min(whole.first + begin + most, whole.second));
+  const auto buffer = [&] {
+    return at::zeros({std::min(most, longest)}, part.options().device(at::kCPU));
   };
+  std::vector<at::Tensor> own{buffer()};
+  std::vector<std::vector<at::Tensor>> all;
+  if (place().leads()) {
+    all.emplace_back();
+    for (int64_t rank = 0; rank < size(); ++rank) all[0].push_back(buffer());
+  }
   const auto copy = [](const at::Tensor& from, const at::Tensor& to) {
     const int64_t size = std::min(from.numel(), to.numel());
     to.slice(0, 0, size).copy_(from.slice(0, 0, size));
   };
   for (int64_t begin = 0; begin < longest; begin += most) {
-    const auto in_part = [&](const at::Tensor& x_S) {
-      return x_S.slice(0, std::min(begin, x_S.numel()), std::min(begin + most, x_S.numel()));
+    const at::Tensor own_piece =
+        part.slice(0, std::min(begin, part.numel()), std::min(begin + most, part.numel()));
+    // Between process 0's values and what comes from, or goes to, each.
+    const auto each_piece = [&](const auto& move) {
+      for (size_t rank = 0; rank < all[0].size(); ++rank) {
+        const Span whole = parts.of(static_cast<int64_t>(rank));
+        const at::Tensor piece = values_P.slice(0, std::min(whole.first + begin, whole.second),
+                                                std::min(whole.first + begin + most, whole.second));
+        move(piece, all[0][rank]);
+        model::let_rest(piece);
+      }
     };
-    for (int64_t rank = 1; leads && !to_leader && rank < size(); ++rank) {
-      const at::Tensor source = piece(rank, begin);
-      copy(source, all[0][static_cast<size_t>(rank)]);
-      model::let_rest(source);
+    if (to_leader) {
+      copy(own_piece, own[0]);
+    } else if (place().leads()) {
+      each_piece([&](const at::Tensor& piece, const at::Tensor& sent) { copy(piece, sent); });
     }
-    if (!leads && to_leader) copy(in_part(part), own[0]);
     shell_->await(shell_->begun([&](std::vector<Work>& works) {
       works.push_back(to_leader ? shell_->backend().gather(all, own)
                                 : shell_->backend().scatter(own, all));
     }));
-    if (!leads && !to_leader) copy(own[0], in_part(part));
-    for (int64_t rank = 1; leads && to_leader && rank < size(); ++rank) {
-      const at::Tensor target = piece(rank, begin);
-      copy(all[0][static_cast<size_t>(rank)], target);
-      model::let_rest(target);
+    if (!to_leader) {
+      copy(own[0], own_piece);
+    } else if (place().leads()) {
+      each_piece([&](const at::Tensor& piece, const at::Tensor& came) { copy(came, piece); });
     }
   }
   if (to_leader && longest > 0) shell_->all_have_heard();
-  const auto [from, to] = parts.of(0);
-  if (!leads || from == to) return;
-  const at::Tensor leaders = values_P.slice(0, from, to);
-  if (leaders.const_data_ptr() != part.const_data_ptr()) {
-    (to_leader ? leaders : part).copy_(to_leader ? part : leaders);
-  }
-  model::let_rest(leaders);
 }
 
 }  // namespace atl::group

@@ -9,7 +9,6 @@
 // Shapes: P = all parameters, of which each process owns a part (parts.h).
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>

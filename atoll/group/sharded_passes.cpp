@@ -1,5 +1,7 @@
 #include "atoll/group/sharded_passes.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 #include "atoll/model/page_tensor.h"
@@ -27,7 +29,6 @@ ShardedPasses::ShardedPasses(Processes& processes, GradientSums& sums,
 
 void ShardedPasses::begin(int64_t /*num_passes*/) {
   parameters_.forget_narrow(0, parameters_.values_P().numel());  // Of who evaluated here.
-  goes_back_ = false;
 }
 
 void ShardedPasses::before(int64_t part) {
@@ -57,7 +58,13 @@ void ShardedPasses::back(int64_t part) {
 
 void ShardedPasses::end() { finish_sums(0); }
 
-void ShardedPasses::clear_gradients() { model::forget(parameters_.gradients_P()); }
+void ShardedPasses::clear_gradients() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& gradients_P = parameters_.gradients_P();
+  const Span own = sums_.own();
+  forget(gradients_P, {0, gradients_P.numel()}, own);
+  gradients_P.slice(0, own.first, own.second).zero_();
+}
 
 void ShardedPasses::ask(Part& part) {
   if (part.is_here || !part.coming.empty()) return;

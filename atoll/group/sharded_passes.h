@@ -21,8 +21,7 @@ class ShardedPasses final : public Passes {
   void behind(int64_t part) override;
   void back(int64_t part) override;
   void end() override;
-  /// All gradients are zero, and take no memory.
-  void clear_gradients();
+  void clear_gradients() override;
 
  private:
   using Transfers = std::vector<Transfer>;

@@ -9,19 +9,23 @@
 #include <cmath>
 
 #include "atoll/base/error.h"
+#include "atoll/group/sharded_passes.h"
+#include "atoll/method/sharding.h"
 #include "atoll/model/spilled_tensor.h"
 
 namespace atl::group {
 namespace {
 
 SumsFor sums_for(const std::string& shard, bool changes_gradient) {
-  if (changes_gradient) return shard == "zero3" ? SumsFor::kLeader : SumsFor::kAll;
+  if (changes_gradient) return SumsFor::kLeader;
   return shard == "none" ? SumsFor::kAll : SumsFor::kOwners;
 }
 
-Parts parts_for(const std::string& shard, int64_t size, int64_t num_processes) {
-  return shard == "zero3" ? parts_beside_values(size, num_processes)
-                          : equal_parts(size, num_processes);
+Parts parts_for(const method::TrainOptions& options, bool changes_gradient, int64_t size,
+                int64_t num_processes) {
+  if (options.shard != "zero3" || num_processes == 1) return equal_parts(size, num_processes);
+  return {size, num_processes,
+          method::leaders_share(method::moment_bytes(options), changes_gradient, num_processes)};
 }
 
 void require_shardable(const train::Learner& learner) {
@@ -84,42 +88,34 @@ Share::Share(Processes& processes, train::Learner& learner, const method::TrainO
       sums_for_(sums_for(shard_, changes_gradient)),
       values_P_(learner.parameters().values_P()),
       gradients_P_(learner.parameters().gradients_P()),
-      parts_(parts_for(shard_, values_P_.numel(), processes.size())),
+      parts_(parts_for(options, changes_gradient, values_P_.numel(), processes.size())),
       own_(is_sharded() ? parts_.of(processes.rank()) : Span{0, values_P_.numel()}),
       sums_(processes, gradients_P_, parts_, sums_for_),
+      passes_(make_passes()),
       optimizer_(train::make_inner_optimizer(
           options, is_sharded()
                        ? part_of(train::target_of(learner.parameters()), own_.first, own_.second)
                        : train::target_of(learner.parameters()))) {
-  if (shard_ == "zero3") {
-    require_shardable(learner);
-    sharded_ = std::make_unique<ShardedPasses>(processes, sums_, learner.parameters(), parts_,
-                                               learner.parts());
-    sharded_->clear_gradients();  // Whoever timed one before has touched them.
-    learner.set_watcher(sharded_.get());
-  } else {
-    summed_ = std::make_unique<SummedPasses>(sums_, learner.parameters(), learner.parts());
-    learner.set_watcher(summed_.get());
-  }
+  passes_->clear_gradients();  // Whoever timed one before has touched them.
+  learner.set_watcher(passes_.get());
 }
 
 Share::~Share() { learner_.set_watcher(nullptr); }
 
-void Share::clear_gradients() {
-  const at::NoGradGuard no_grad;
-  if (sharded_) {
-    sharded_->clear_gradients();
-  } else {
-    gradients_P_.zero_();
-  }
+std::unique_ptr<Passes> Share::make_passes() {
+  const model::Parameters& parameters = learner_.parameters();
+  if (!keeps_parts()) return std::make_unique<SummedPasses>(sums_, parameters, learner_.parts());
+  require_shardable(learner_);
+  return std::make_unique<ShardedPasses>(processes_, sums_, parameters, parts_, learner_.parts());
 }
+
+void Share::clear_gradients() { passes_->clear_gradients(); }
 
 Share::Sums Share::add_gradients(std::span<const train::Batch> batches) {
   const auto share = share_of(batches, processes_.rank(), processes_.size());
   const double weight = 1 / static_cast<double>(processes_.size());
   const double own_loss = learner_.add_gradients(share, weight);
-  Passes& passes = sharded_ ? static_cast<Passes&>(*sharded_) : *summed_;
-  passes.end();
+  passes_->end();
   const at::NoGradGuard no_grad;
   const at::Tensor sums = at::zeros({2}, at::kDouble);
   auto* const each = sums.mutable_data_ptr<double>();
@@ -135,7 +131,7 @@ Share::Sums Share::add_gradients(std::span<const train::Batch> batches) {
 void Share::update(int64_t number, const train::StepOptions& options, bool has_gradient) {
   const at::NoGradGuard no_grad;
   const auto own = [&](const at::Tensor& x_P) { return x_P.slice(0, own_.first, own_.second); };
-  if (has_gradient && sharded_) {
+  if (has_gradient && is_sharded()) {
     processes_.scatter_parts(gradients_P_, own(gradients_P_), parts_);
   } else if (has_gradient) {
     processes_.broadcast(gradients_P_);
@@ -143,8 +139,8 @@ void Share::update(int64_t number, const train::StepOptions& options, bool has_g
   optimizer_->set_num_updates(number - 1);
   optimizer_->step(options);
   if (!is_sharded()) return;
-  if (has_gradient || !sharded_) clear_gradients();  // Of the others' parts too.
-  if (sharded_) {
+  if (has_gradient || !keeps_parts()) clear_gradients();  // Of the others' parts too.
+  if (keeps_parts()) {
     processes_.gather_parts(own(values_P_), values_P_, parts_);
   } else {
     processes_.share_parts(values_P_, parts_);
@@ -152,7 +148,7 @@ void Share::update(int64_t number, const train::StepOptions& options, bool has_g
 }
 
 void Share::take_values() {
-  if (sharded_) {
+  if (keeps_parts()) {
     processes_.scatter_parts(values_P_, values_P_.slice(0, own_.first, own_.second), parts_);
   } else {
     processes_.broadcast(values_P_);

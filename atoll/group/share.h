@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/group/passes.h"
 #include "atoll/group/processes.h"
-#include "atoll/group/sharded_passes.h"
 #include "atoll/method/train_options.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/learner.h"
@@ -73,17 +73,20 @@ class Share {
   void take_moments(const std::vector<std::pair<std::string, at::Tensor>>& moments);
 
  private:
+  /// "zero3": of values and gradients, too, there are only this process's.
+  bool keeps_parts() const { return shard_ == "zero3"; }
+  std::unique_ptr<Passes> make_passes();
+
   Processes& processes_;
   train::Learner& learner_;
-  const std::string shard_;
+  const std::string shard_;  // "none", "zero1" or "zero3".
   const SumsFor sums_for_;
   const at::Tensor values_P_;
   const at::Tensor gradients_P_;
   const Parts parts_;
   const Span own_;  // Of P, which this process updates.
   GradientSums sums_;
-  std::unique_ptr<ShardedPasses> sharded_;  // With "zero3"; else
-  std::unique_ptr<SummedPasses> summed_;
+  const std::unique_ptr<Passes> passes_;
   const std::unique_ptr<train::InnerOptimizer> optimizer_;
 };
 

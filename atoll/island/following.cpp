@@ -11,11 +11,13 @@
 #include <thread>
 #include <utility>
 
+#include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/event.h"
 #include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
+#include "atoll/method/sharding.h"
 #include "atoll/model/torch_error.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/train/unit_gradient.h"
@@ -110,7 +112,8 @@ class Followed {
    public:
     Whole(group::Share& share, train::Learner& learner) : share_(share), learner_(learner) {}
     const model::Parameters& parameters() const override { return learner_.parameters(); }
-    double add_gradients(std::span<const train::Batch> batches, double /*scale*/) override {
+    double add_gradients(std::span<const train::Batch> batches, double scale) override {
+      ATOLL_CHECK(scale == 1);
       return share_.add_gradients(batches).loss;
     }
     double cross_entropy(const train::Batch& batch) override {
@@ -167,17 +170,17 @@ std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
   }
   // The others' machines know it by no shorter name.
   config.data.path = std::filesystem::absolute(config.data.path).string();
-  return std::make_unique<group::Leader>(
-      group::LeaderParts{.processes = *parts.processes,
-                         .learner = make_learner(parts.materials, parts.config.train),
-                         .options = parts.config.train,
-                         .changes_gradient = method::method_of(config.sync).reduces_gradients,
-                         .begin = {.settings = config.settings().dump(/*with_help=*/false),
-                                   .data = parts.materials.mixture.digest(),
-                                   .num_units = parts.averager.num_members()},
-                         .spill_folder = method::spills_checkpoints(parts.config.train)
-                                             ? checkpoint_folder(parts.folder)
-                                             : std::filesystem::path()});
+  return std::make_unique<group::Leader>(group::LeaderParts{
+      .processes = *parts.processes,
+      .learner = make_learner(parts.materials, parts.config.train),
+      .options = parts.config.train,
+      .changes_gradient = method::method_of(config.sync).reduces_gradients,
+      .begin = {.settings = config.settings().dump(/*with_help=*/false),
+                .data = parts.materials.mixture.digest(),
+                .num_units = parts.averager.num_members()},
+      .spill_folder = method::spills_checkpoints(config.train, parts.processes->size())
+                          ? checkpoint_folder(parts.folder)
+                          : std::filesystem::path()});
 }
 
 void tell_asked(group::Processes& processes, const Asked& asked) {

@@ -16,6 +16,7 @@
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/method.h"
+#include "atoll/method/sharding.h"
 
 namespace atl::island {
 namespace {
@@ -61,8 +62,9 @@ TrainingRun::TrainingRun(TrainingParts parts)
           replica_of(parts_, units_.num_trained(), [this] { checkpoints_.release(); }),
           parts_.averager, parts_.clock)),
       checkpoints_(parts_.folder, checkpoints_to_keep(parts_.config),
-                   method::spills_checkpoints(parts_.config.train) ? weights::StagingPlace::kDisk
-                                                                   : weights::StagingPlace::kMemory,
+                   method::spills_checkpoints(parts_.config.train, place_of(parts_.processes).size)
+                       ? weights::StagingPlace::kDisk
+                       : weights::StagingPlace::kMemory,
                    parts_.clock, time_) {}
 
 void TrainingRun::resume(const std::filesystem::path& folder,

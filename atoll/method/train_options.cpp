@@ -151,6 +151,4 @@ double weight_decay(const TrainOptions& options) {
   return 1.0 / static_cast<double>(options.steps);
 }
 
-bool spills_checkpoints(const TrainOptions& options) { return options.shard == "zero3"; }
-
 }  // namespace atl::method

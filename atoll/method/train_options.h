@@ -53,10 +53,6 @@ struct TrainOptions {
 /// without a use.
 void check_used(const TrainOptions& options, std::string_view field);
 
-/// Whether what a checkpoint is made of lies on the disk until it is written: where memory is what
-/// the sharding is for.
-bool spills_checkpoints(const TrainOptions& options);
-
 /// train.warmup_steps, or what it stands for when it is -1.
 int64_t warmup_steps(const TrainOptions& options);
 

@@ -148,7 +148,7 @@ ATOLL_CLONES void clamped_swiglu_rows(int64_t count, int64_t width, const float*
   }
 }
 
-template <typename T>
+template <typename T, bool kMakesY>
 ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const T* dy, const T* gate_up,
                                        T* dgate_up, T* y) {
   for (int64_t row = 0; row < count; ++row) {
@@ -157,7 +157,7 @@ ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const T* dy
     const T* dy_row = dy + row * width;
     T* dgate = dgate_up + row * 2 * width;
     T* dup = dgate + width;
-    T* result = y + row * width;
+    T* result = kMakesY ? y + row * width : nullptr;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
       const float gate = widen(gates[i]);
@@ -168,7 +168,7 @@ ATOLL_CLONES void swiglu_backward_rows(int64_t count, int64_t width, const T* dy
       const float silu = gate * sigmoid;
       dup[i] = narrow<T>(dy_value * silu);
       dgate[i] = narrow<T>(dy_value * up * (sigmoid + silu * (1.0F - sigmoid)));
-      result[i] = narrow<T>(gate / divisor * up);
+      if constexpr (kMakesY) result[i] = narrow<T>(gate / divisor * up);
     }
   }
 }
@@ -296,9 +296,15 @@ void clamped_swiglu_forward(Rows rows, const float* gate_up, float* y) {
 template <typename T>
 void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up, T* y) {
   at::parallel_for(0, rows.count, grain(rows.width), [&](int64_t begin, int64_t end) {
-    swiglu_backward_rows(end - begin, rows.width, dy + begin * rows.width,
-                         gate_up + begin * 2 * rows.width, dgate_up + begin * 2 * rows.width,
-                         y + begin * rows.width);
+    const auto make = [&](const auto& kernel, T* made) {
+      kernel(end - begin, rows.width, dy + begin * rows.width, gate_up + begin * 2 * rows.width,
+             dgate_up + begin * 2 * rows.width, made);
+    };
+    if (y != nullptr) {
+      make(swiglu_backward_rows<T, true>, y + begin * rows.width);
+    } else {
+      make(swiglu_backward_rows<T, false>, nullptr);
+    }
   });
 }
 

@@ -52,7 +52,7 @@ void head_norm_backward(const HeadShape& shape, const T* dy, const T* x, const f
 /// 2020).
 template <typename T>
 void swiglu_forward(Rows rows, const T* gate_up, T* y);
-/// Also y once more, which may lie where dy does.
+/// Also y once more, which may lie where dy does, unless it is null.
 template <typename T>
 void swiglu_backward(Rows rows, const T* dy, const T* gate_up, T* dgate_up, T* y);
 

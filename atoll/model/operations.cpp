@@ -171,9 +171,8 @@ struct SwiGlu : Function<SwiGlu> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dgate_up = at::empty_like(saved[0]);
-    const at::Tensor y = at::empty_like(dy);
     of_type(dy, [&]<typename T>(T) {
-      swiglu_backward(rows_of(dy), in<T>(dy), in<T>(saved[0]), out<T>(dgate_up), out<T>(y));
+      swiglu_backward<T>(rows_of(dy), in<T>(dy), in<T>(saved[0]), out<T>(dgate_up), nullptr);
     });
     return {dgate_up};
   }

@@ -1,14 +1,16 @@
 #include "atoll/model/page_tensor.h"
 
 #include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "atoll/base/check.h"
+#include "atoll/base/error.h"
+#include "atoll/base/progress.h"
 
 namespace atl::model {
 
@@ -17,7 +19,9 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type) {
       std::max<size_t>(1, static_cast<size_t>(size) * c10::elementSize(type));  // No map is empty.
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) {
+    throw InputError(fmt::format("there is no memory for {} of parameters", format_bytes(bytes)));
+  }
   return at::from_blob(
       memory, {size}, [bytes](void* mapped) { ::munmap(mapped, bytes); },
       at::TensorOptions().dtype(type));

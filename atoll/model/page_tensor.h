@@ -8,7 +8,7 @@
 
 namespace atl::model {
 
-/// (size,). Throws std::bad_alloc.
+/// (size,). Throws InputError where there is no room.
 at::Tensor page_zeros(int64_t size, at::ScalarType type);
 
 /// A contiguous slice of what page_zeros() made is zero now, and its whole pages take no memory.

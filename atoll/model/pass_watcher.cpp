@@ -1,7 +1,5 @@
 #include "atoll/model/pass_watcher.h"
 
-#include "atoll/base/check.h"
-
 namespace atl::model {
 namespace {
 

@@ -17,7 +17,8 @@ class PassWatcher {
   virtual ~PassWatcher() = default;
   /// So many passes follow, forwards and backwards; before them values may have changed.
   virtual void begin(int64_t num_passes) = 0;
-  /// The part's weights are read next: on the way forwards, and once more on the way back.
+  /// The part's weights are read next: on the way forwards, and once more on the way back (but for
+  /// the embedding, which is not read there, and the end, where it begins).
   virtual void before(int64_t part) = 0;
   /// On the way forwards they are read no more. Not of the end, where the way back begins.
   virtual void behind(int64_t part) = 0;

@@ -6,6 +6,7 @@
 
 #include "atoll/codec/codec.h"
 #include "atoll/method/method.h"
+#include "atoll/method/sharding.h"
 #include "atoll/method/topology.h"
 
 namespace atl::plan {
@@ -27,26 +28,15 @@ double encodings_held(collective::Topology topology, int num_members) {
 bool is_on_cpu(const method::TrainOptions& train) { return train.device == "cpu"; }
 
 /// Bytes for each parameter of which this process has gradient and moments.
-double moment_bytes(const method::TrainOptions& train) {
-  return train.optimizer == "sgd" ? 0 : 2 * kFloat;
-}
-
-/// Process 0 has all values whatever its part of the rest is. So "zero3" gives it the part with
-/// which it has no more than the others, which share what is left; none where it has more already.
-double leaders_part(double own_bytes, int64_t num_processes) {
-  const double of_others = (kFloat + own_bytes) / static_cast<double>(num_processes - 1);
-  return std::max(0.0, (of_others - kFloat) / (own_bytes + of_others));
-}
-
 /// FP32, all layers.
 double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu) {
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto ff = static_cast<double>(model.intermediate_size);
   const auto heads = static_cast<double>(model.num_heads);
   // Per token and layer. Kernels keep two sums and two norms, queries, keys and values before and
-  // after their norms, attention's result, gates, ups and their product (model/operations.cpp).
+  // after their norms, attention's result, gates and ups (model/operations.cpp).
   // Autograd keeps the factors of each operation beside them (model/composite.cpp).
-  const double layer = is_cpu ? 11 * hidden + 3 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
+  const double layer = is_cpu ? 11 * hidden + 2 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
   // The embedding and the last hidden states with their gradient; one more layer for what a
   // backward pass makes.
   const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;
@@ -79,6 +69,8 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
   const method::Method& method = method::method_of(sync);
   const bool has_outer = method.uses("outer_lr");
   PlannedMemory memory;
+  // Those that a round changes are whole in process 0, whatever is sharded.
+  if (method.reduces_gradients) memory.gradients = one;
   // Model and moments; with an outer optimiser also the live parameters and its momentum, and what
   // is on its way.
   memory.checkpoint = (3 + (has_outer ? 2 : 0) + (method.has_delay() ? 1 : 0)) * one;
@@ -106,15 +98,18 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
 
 PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
                          const method::TrainOptions& train, int64_t num_processes) {
-  const double moments = moment_bytes(train);
+  const double moments = method::moment_bytes(train);
   const bool is_bf16 = train.precision == "bf16";
   const std::string shard = num_processes > 1 ? train.shard : "none";
   double gathered_moments = 0;
   memory.parameters = kFloat * size.params;
   if (shard == "zero3") {
-    const double part = leaders_part(kFloat + moments, num_processes) * size.params;
+    const double part =
+        method::leaders_share(moments, memory.gradients > 0, num_processes) * size.params;
     memory.parameters += (kFloat + (is_bf16 ? kRounded : 0)) * size.gathered_params;
-    memory.gradients = kFloat * (part + size.gathered_params);
+    if (memory.gradients == 0) memory.gradients = kFloat * (part + size.gathered_params);
+    memory.device -= memory.checkpoint;  // It is on the disk (method::spills_checkpoints()).
+    memory.checkpoint = 0;
     memory.moments = moments * part;
   } else {
     if (is_bf16) memory.parameters += kRounded * size.params;
