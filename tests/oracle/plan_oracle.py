@@ -273,15 +273,17 @@ def state(plan, processes, shard):
     if shard == "zero1":
         return n * (8 + rounded + 8 / processes), 8 * n
     others = 16 / (processes - 1)
-    part = max(0, (others - 4) / (12 + others))
-    assert part == 0 or math.isclose(4 + 12 * part, others * (1 - part))  # None has more than process 0.
+    whole = 8 if plan["method"] == "data_parallel" else 4  # A round changes process 0's gradients: it has all.
+    part = max(0, (others - whole) / (16 - whole + others))
+    assert part == 0 or math.isclose(whole + (16 - whole) * part, others * (1 - part))  # None has more than process 0.
     outside, layer = shapes(plan)
-    return n * (4 + 12 * part) + (8 + rounded) * (outside + min(2, plan["layers"]) * layer), 0
+    gathered = 12 - whole + rounded
+    return n * (whole + (16 - whole) * part) + gathered * (outside + min(2, plan["layers"]) * layer), 0
 
 
 def activations(plan, rows, is_cpu):
     h, f, layers = plan["hidden"], plan["ff"], plan["layers"]
-    layer = 11 * h + 3 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
+    layer = 11 * h + 2 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
     kept = layers * h + 2 * layer if plan["activation_checkpointing"] else layer * (layers + 1)
     size = 2 if plan["precision"] == "bf16" else 4
     return 4 * (8 << 20) + size * rows * plan["sequence_length"] * (kept + 4 * h)
@@ -292,7 +294,8 @@ def memory(plan, rows, island, shard):
     outer = plan["method"] in ("diloco", "streaming_diloco")
     device, beside = state(plan, island["devices"], shard)
     device += activations(plan, rows, is_cpu)
-    beside += one * (3 + 2 * outer + (plan["method"] == "streaming_diloco"))  # The checkpoint's copies.
+    if shard != "zero3" or island["devices"] == 1:  # Else the checkpoint's copies are on the disk.
+        beside += one * (3 + 2 * outer + (plan["method"] == "streaming_diloco"))
     if outer:
         device += one + (0 if is_cpu else one)
         beside += 4 * one
@@ -478,7 +481,7 @@ def check_activations():
     hidden, layers = 256, 6
     small, large = (peak_bytes(rows, hidden, layers) for rows in (8, 24))
     ff = 8 * hidden // 3 // 8 * 8 + 8
-    said = 16 * 4 * 256 * ((11 * hidden + 3 * ff + 3 * hidden // 64 + 2) * (layers + 1) + 4 * hidden)
+    said = 16 * 4 * 256 * ((11 * hidden + 2 * ff + 3 * hidden // 64 + 2) * (layers + 1) + 4 * hidden)
     real = large - small
     assert 0.75 * said < real < 1.25 * said, f"16 rows more take {real / 1e6:.0f} MB, the plan says {said / 1e6:.0f} MB"
     return real / said
