@@ -64,7 +64,6 @@ Candidates::Candidates(const PlanRequest& request, const PlanLoss& loss)
       shapes_(request.goal.vocab_size,
               loss.is_published() || request.laws.read.count == laws::Count::kPapers) {
   const std::vector<PlannedIsland>& islands = request_.islands;
-  for (const PlannedIsland& each : islands) shards_.push_back(possible_shards(request_, each));
   for (size_t count = 1; count <= islands.size(); ++count) add_ways(count);
   add_sizes();
   add_longer();
@@ -86,13 +85,11 @@ void Candidates::add_ways(size_t num_islands) {
     way.replicas = replicas_of(way.sync, num_islands);
     if (!loss_.has_law(way.replicas)) return;
     if (every != usual) way.least_steps = 2 * every;
-    const auto kept_on = [&](bool is_cpu) {
-      return method_memory(1, way.sync, static_cast<int>(num_islands),
-                           planned_training(request_, is_cpu))
-          .device;
-    };
-    way.gpu_bytes_per_param = kept_on(/*is_cpu=*/false);
-    way.cpu_bytes_per_param = kept_on(/*is_cpu=*/true);
+    for (const PlannedIsland& island : request_.islands) {
+      const PlannedMemory kept = method_memory(1, way.sync, static_cast<int>(num_islands),
+                                               planned_training(request_, island.is_cpu));
+      way.shards.push_back(possible_shards(request_, island, kept));
+    }
     ways_.push_back(std::move(way));
   };
   if (num_islands == 1) {
@@ -201,10 +198,9 @@ double Candidates::loss(const PlannedSize& size, const PlanWay& way) const {
 /// Of a device with one row at a time; negative where it fits.
 double Candidates::missing_bytes(size_t i, const PlannedSize& size, const PlanWay& way) const {
   const PlannedIsland& island = request_.islands[i];
-  const double kept = island.is_cpu ? way.cpu_bytes_per_param : way.gpu_bytes_per_param;
   const double pass = with_rows({}, size.row_bytes(island.is_cpu), 1).activations;
-  const double room = kUsableMemory * island.memory_bytes - kept * size.model.params - pass;
-  return least_that_fits(shards_[i], size.model, room).bytes(size.model) - room;
+  const double room = kUsableMemory * island.memory_bytes - pass;
+  return least_that_fits(way.shards[i], size.model, room).bytes(size.model) - room;
 }
 
 bool Candidates::is_able(size_t i, const PlannedSize& size, const PlanWay& way) const {
@@ -320,7 +316,8 @@ void Candidates::place_rows(PlanChoice& choice, double tokens) const {
   }
 }
 
-void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size) const {
+void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size,
+                                const PlanWay& way) const {
   const auto& islands = choice.setup.islands;
   const int64_t rows = choice.batch_rows / std::ssize(islands);
   struct Device {
@@ -342,8 +339,8 @@ void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size) con
     }
     const double usable = kUsableMemory * island.memory_bytes;
     const double row = size.row_bytes(island.is_cpu);
-    const double room = usable - with_rows(kind->kept, row, 1).device;
-    const PlannedShard& shard = least_that_fits(shards_[islands[place]], size.model, room);
+    const double room = usable - with_rows({}, row, 1).activations;
+    const PlannedShard& shard = least_that_fits(way.shards[islands[place]], size.model, room);
     kind->train.shard = shard.shard;
     choice.shards.push_back(shard.shard);
     choice.memory.push_back(with_state(kind->kept, size.model, kind->train, island.devices));
@@ -381,10 +378,11 @@ void Candidates::measure_traffic(PlanChoice& choice) const {
   }
 }
 
-std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const PlanSetup& setup) {
+std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const PlanWay& way,
+                                             std::vector<size_t> islands) {
   const PlannedShape& shape = size.shape;
   PlanChoice choice{.shape = shape,
-                    .setup = setup,
+                    .setup = {.islands = std::move(islands), .sync = way.sync},
                     .settings = {},
                     .loads = {},
                     .values = {},
@@ -392,7 +390,7 @@ std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const Plan
                     .memory = {},
                     .sent_bytes = {},
                     .spent = {}};
-  const double replicas = setup.replicas();
+  const double replicas = choice.setup.replicas();
   choice.settings = settings_of(shape, replicas);
   place_rows(choice, size.tokens);
   method::SyncOptions& sync = choice.setup.sync;
@@ -410,7 +408,7 @@ std::optional<PlanChoice> Candidates::choice(const PlannedSize& size, const Plan
   choice.loss = loss_.value(shape.law_params, replicas, choice.tokens(request_.goal),
                             static_cast<double>(sync.sync_every));
   choice.values = values_of(shape, sync);
-  measure_memory(choice, size);
+  measure_memory(choice, size, way);
   measure_traffic(choice);
   return choice;
 }

@@ -32,9 +32,8 @@ struct PlanWay {
   method::SyncOptions sync;
   double replicas = 0;
   int64_t least_steps = 1;  // In fewer nobody trains so.
-  // On a device, of what the method keeps: every parameter has the same.
-  double gpu_bytes_per_param = 0;
-  double cpu_bytes_per_param = 0;
+  std::vector<std::vector<PlannedShard>>
+      shards;  // That an island may have, by place in the request.
 };
 
 /// A model, and what it is trained on.
@@ -109,7 +108,8 @@ class Candidates {
   /// Those of whose devices' memory most is left, or least is missing.
   std::vector<size_t> largest_islands(const PlannedSize& size, const PlanWay& way) const;
   /// All but the time. Nothing where there are fewer tokens than a batch, or than two periods.
-  std::optional<PlanChoice> choice(const PlannedSize& size, const PlanSetup& setup);
+  std::optional<PlanChoice> choice(const PlannedSize& size, const PlanWay& way,
+                                   std::vector<size_t> islands);
   /// Simulates it, with the delay it has; with lines of at least `floor_bits_per_s`.
   void time(PlanChoice& choice, double floor_bits_per_s = 0) const;
   /// The shortest delay that costs no more than a hundredth of the time, and none of the limit.
@@ -131,7 +131,7 @@ class Candidates {
   const PlannedSettings& settings_of(const PlannedShape& shape, double replicas);
   void place_rows(PlanChoice& choice, double tokens) const;
   int64_t rows_together(const std::vector<size_t>& islands) const;
-  void measure_memory(PlanChoice& choice, const PlannedSize& size) const;
+  void measure_memory(PlanChoice& choice, const PlannedSize& size, const PlanWay& way) const;
   void measure_traffic(PlanChoice& choice) const;
 
   const PlanRequest& request_;
@@ -140,9 +140,8 @@ class Candidates {
   std::vector<PlanWay> ways_;
   std::vector<PlannedSize> sizes_;
   std::vector<PlannedSize> ladder_;
-  std::vector<std::vector<PlannedSize>> longer_;   // By size.
-  std::vector<std::vector<PlannedShard>> shards_;  // By island.
-  std::vector<size_t> fastest_first_;              // Islands.
+  std::vector<std::vector<PlannedSize>> longer_;  // By size.
+  std::vector<size_t> fastest_first_;             // Islands.
   std::map<std::pair<double, double>, PlannedSettings> settings_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> values_;
 };

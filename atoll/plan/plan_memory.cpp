@@ -27,7 +27,6 @@ double encodings_held(collective::Topology topology, int num_members) {
 
 bool is_on_cpu(const method::TrainOptions& train) { return train.device == "cpu"; }
 
-/// Bytes for each parameter of which this process has gradient and moments.
 /// FP32, all layers.
 double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu) {
   const auto hidden = static_cast<double>(model.hidden_size);
@@ -101,27 +100,26 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
   const double moments = method::moment_bytes(train);
   const bool is_bf16 = train.precision == "bf16";
   const std::string shard = num_processes > 1 ? train.shard : "none";
-  double gathered_moments = 0;
+  double checkpoint = memory.checkpoint;
   memory.parameters = kFloat * size.params;
   if (shard == "zero3") {
     const double part =
         method::leaders_share(moments, memory.gradients > 0, num_processes) * size.params;
     memory.parameters += (kFloat + (is_bf16 ? kRounded : 0)) * size.gathered_params;
     if (memory.gradients == 0) memory.gradients = kFloat * (part + size.gathered_params);
-    memory.device -= memory.checkpoint;  // It is on the disk (method::spills_checkpoints()).
-    memory.checkpoint = 0;
     memory.moments = moments * part;
+    checkpoint = 0;  // It is on the disk (method::spills_checkpoints()).
   } else {
     if (is_bf16) memory.parameters += kRounded * size.params;
     memory.gradients = kFloat * size.params;
     memory.moments = moments * size.params;
     if (shard == "zero1") {
-      gathered_moments = memory.moments;  // From a checkpoint to the next update.
+      checkpoint += memory.moments;  // Gathered, from a checkpoint to the next update.
       memory.moments /= static_cast<double>(num_processes);
     }
   }
-  memory.checkpoint += gathered_moments;
-  (is_on_cpu(train) ? memory.device : memory.host) += gathered_moments;
+  (is_on_cpu(train) ? memory.device : memory.host) += checkpoint - memory.checkpoint;
+  memory.checkpoint = checkpoint;
   memory.device += memory.parameters + memory.gradients + memory.moments;
   return memory;
 }

@@ -30,7 +30,8 @@ struct PlannedMemory {
   double host = 0;         // What of all these lies in the host's memory.
 };
 
-/// What the method keeps, however the training state is sharded.
+/// What the method keeps, however the training state is sharded: of gradients all, where its rounds
+/// change them.
 PlannedMemory method_memory(double params, const method::SyncOptions& sync, int num_members,
                             const method::TrainOptions& train);
 

@@ -84,9 +84,7 @@ class NoPlan {
     std::optional<PlanChoice> nearest;
     for (const PlanWay& way : candidates_.ways()) {
       const PlannedSize& smallest = candidates_.sizes().front();
-      const PlanSetup setup{.islands = candidates_.largest_islands(smallest, way),
-                            .sync = way.sync};
-      auto choice = candidates_.choice(smallest, setup);
+      auto choice = candidates_.choice(smallest, way, candidates_.largest_islands(smallest, way));
       if (!choice || choice->fits()) continue;
       if (!nearest || choice->short_bytes < nearest->short_bytes) nearest = std::move(choice);
     }

@@ -67,8 +67,7 @@ std::vector<PlanChoice> PlanSearch::choices(const Branch& branch, size_t size,
   const PlannedSize& planned = (*branch.sizes)[size];
   for (auto& islands : candidates_.groups(planned, *branch.way, bounds.time_s)) {
     if (branch.larger != nullptr && fits(islands, *branch.larger, *branch.way)) continue;
-    auto choice =
-        candidates_.choice(planned, {.islands = std::move(islands), .sync = branch.way->sync});
+    auto choice = candidates_.choice(planned, *branch.way, std::move(islands));
     if (!choice || !choice->fits() || choice->loss > kRounding * bounds.loss) continue;
     if (choice->total_bytes() > bounds.bytes) continue;
     out.push_back(std::move(*choice));

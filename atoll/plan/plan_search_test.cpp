@@ -56,15 +56,14 @@ std::vector<PlanChoice> all_choices(Candidates& candidates, size_t num_islands,
                                     const PlanBounds& bounds) {
   std::vector<PlanChoice> found;
   for (size_t bits = 1; bits < (size_t{1} << num_islands); ++bits) {
-    PlanSetup setup;
+    std::vector<size_t> islands;
     for (size_t i = 0; i < num_islands; ++i) {
-      if ((bits >> i & 1) != 0) setup.islands.push_back(i);
+      if ((bits >> i & 1) != 0) islands.push_back(i);
     }
     for (const PlanWay& way : candidates.ways()) {
-      if (way.num_islands != setup.islands.size()) continue;
-      setup.sync = way.sync;
+      if (way.num_islands != islands.size()) continue;
       for (const PlannedSize& size : candidates.ladder()) {
-        auto choice = candidates.choice(size, setup);
+        auto choice = candidates.choice(size, way, islands);
         if (!choice || !choice->fits() || choice->loss > bounds.loss) continue;
         if (choice->computing_s > bounds.time_s) break;
         candidates.time(*choice);

@@ -20,7 +20,8 @@ method::TrainOptions planned_training(const PlanRequest& request, bool is_cpu) {
   return train;
 }
 
-std::vector<PlannedShard> possible_shards(const PlanRequest& request, const PlannedIsland& island) {
+std::vector<PlannedShard> possible_shards(const PlanRequest& request, const PlannedIsland& island,
+                                          const PlannedMemory& kept) {
   std::vector<std::string> names = {"none"};
   if (island.devices > 1 && request.train.shard) {
     names = {*request.train.shard};
@@ -33,12 +34,13 @@ std::vector<PlannedShard> possible_shards(const PlanRequest& request, const Plan
   for (const std::string& name : names) {
     train.shard = name;
     // Memory is linear in both.
-    const auto device = [&](const ModelSize& size) {
-      return with_state({}, size, train, island.devices).device;
+    const auto device = [&](double gathered_params) {
+      const ModelSize size{.params = 1, .gathered_params = gathered_params};
+      return with_state(kept, size, train, island.devices).device;
     };
     shards.push_back({.shard = name,
-                      .bytes_per_param = device({.params = 1}),
-                      .bytes_per_gathered_param = device({.gathered_params = 1})});
+                      .bytes_per_param = device(0),
+                      .bytes_per_gathered_param = device(1) - device(0)});
   }
   return shards;
 }

@@ -16,7 +16,7 @@ std::string planned_precision(const PlanRequest& request);
 /// What memory depends on, but for train.shard.
 method::TrainOptions planned_training(const PlanRequest& request, bool is_cpu);
 
-/// A train.shard, and what of process 0's memory on the device follows from it.
+/// A train.shard, and process 0's memory on the device with it, but for activations.
 struct PlannedShard {
   std::string shard;
   double bytes_per_param = 0;
@@ -28,7 +28,9 @@ struct PlannedShard {
 };
 
 /// Those that the island may have, from "none" on: what is asked for, or all. "zero3" is for CPUs.
-std::vector<PlannedShard> possible_shards(const PlanRequest& request, const PlannedIsland& island);
+/// `kept`: of one parameter, method_memory().
+std::vector<PlannedShard> possible_shards(const PlanRequest& request, const PlannedIsland& island,
+                                          const PlannedMemory& kept);
 
 /// The first that takes no more than that, else the one that takes least. `shards` is not empty.
 const PlannedShard& least_that_fits(const std::vector<PlannedShard>& shards, const ModelSize& size,

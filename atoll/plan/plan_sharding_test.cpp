@@ -69,18 +69,18 @@ TEST(PlanSharding, ThePrecisionIsThatOfTheSpeeds) {
 
 TEST(PlanSharding, AnIslandMayHaveWhatItsDeviceCan) {
   PlanRequest asked = request({gpus("a", 8)}, {.time_s = kDay});
-  EXPECT_THAT(names(possible_shards(asked, gpus("a", 8))), ElementsAre("none", "zero1"));
-  EXPECT_THAT(names(possible_shards(asked, cpus("a", 4, 1e9))),
+  EXPECT_THAT(names(possible_shards(asked, gpus("a", 8), {})), ElementsAre("none", "zero1"));
+  EXPECT_THAT(names(possible_shards(asked, cpus("a", 4, 1e9), {})),
               ElementsAre("none", "zero1", "zero3"));
-  EXPECT_THAT(names(possible_shards(asked, gpus("a", 1))), ElementsAre("none"));
+  EXPECT_THAT(names(possible_shards(asked, gpus("a", 1), {})), ElementsAre("none"));
   asked.train.shard = "zero1";
-  EXPECT_THAT(names(possible_shards(asked, gpus("a", 8))), ElementsAre("zero1"));
-  EXPECT_THAT(names(possible_shards(asked, gpus("a", 1))), ElementsAre("none"));
+  EXPECT_THAT(names(possible_shards(asked, gpus("a", 8), {})), ElementsAre("zero1"));
+  EXPECT_THAT(names(possible_shards(asked, gpus("a", 1), {})), ElementsAre("none"));
 }
 
 TEST(PlanSharding, TheLeastThatFitsIsTaken) {
   const PlanRequest asked = request({gpus("a", 8)}, {.time_s = kDay});
-  const auto shards = possible_shards(asked, gpus("a", 8));
+  const auto shards = possible_shards(asked, gpus("a", 8), {});
   const ModelSize size{.params = 1e9};
   EXPECT_EQ(least_that_fits(shards, size, 16e9).shard, "none");
   EXPECT_EQ(least_that_fits(shards, size, 15.9e9).shard, "zero1");
@@ -125,6 +125,28 @@ TEST(PlanSharding, CpusShardValuesToo) {
   EXPECT_GT(largest(islands, {}, "single"), 1.3 * largest(islands, {.shard = "none"}, "single"));
   const Plan plan = plan_of(islands, {.params = 1.1e9});
   EXPECT_THAT(plan.best().choice.shards, ElementsAre("zero3"));
+}
+
+/// What the search reckons of an island before it makes a choice is what the choice comes to.
+TEST(PlanSharding, WhoIsAbleHasTheMemory) {
+  const std::vector<PlannedIsland> islands = {cpus("a", 4, 32e9), cpus("b", 2, 32e9)};
+  const PlanRequest asked = request(islands, {.time_s = 400 * kDay});
+  const PlanLoss loss(std::nullopt);
+  Candidates candidates(asked, loss);
+  int64_t num_compared = 0;
+  for (const PlanWay& way : candidates.ways()) {
+    for (const PlannedSize& size : candidates.sizes()) {
+      std::vector<size_t> places;
+      for (size_t i = 0; i < way.num_islands; ++i) places.push_back(i);
+      const auto choice = candidates.choice(size, way, places);
+      if (!choice) continue;
+      const bool are_able =
+          std::ranges::all_of(places, [&](size_t i) { return candidates.is_able(i, size, way); });
+      EXPECT_EQ(are_able, choice->fits()) << way.sync.method << " " << size.model.params;
+      ++num_compared;
+    }
+  }
+  EXPECT_GT(num_compared, 50);
 }
 
 TEST(PlanSharding, EveryIslandCanDealItsRows) {
