@@ -23,15 +23,14 @@ struct Command {
   int64_t unit = 0;               // kGradient.
   double lr = 0;                  // kUpdate: as InnerOptimizer::step() takes them;
   double weight_decay = 0;
-  double factor = 1;          // what the gradient is multiplied by before;
-  int64_t number = 0;         // which update it is, from 1;
-  bool has_gradient = false;  // and whether process 0 gives the gradient first.
+  double factor = 1;   // what the gradient is multiplied by before;
+  int64_t number = 0;  // and which update it is, from 1.
 
   void visit(auto&& field) {
     field("kind", kind), field("settings", settings), field("data", data);
     field("num_units", num_units), field("changes_gradient", changes_gradient), field("unit", unit);
     field("lr", lr), field("weight_decay", weight_decay), field("factor", factor);
-    field("number", number), field("has_gradient", has_gradient);
+    field("number", number);
   }
 };
 

@@ -18,6 +18,7 @@ class GradientSums {
   GradientSums(Processes& processes, const at::Tensor& gradients_P, const Parts& parts, SumsFor who)
       : processes_(processes), gradients_P_(gradients_P), parts_(parts), who_(who) {}
 
+  SumsFor who() const { return who_; }
   /// Of [begin, end) of P.
   void begin(Span span, std::vector<Transfer>& transfers);
   /// Of which this process gets the sums; elsewhere its gradients are unspecified then.

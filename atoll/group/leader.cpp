@@ -78,15 +78,14 @@ void Leader::update(int64_t number, const train::StepOptions& options) {
                                  .lr = options.lr,
                                  .weight_decay = options.weight_decay,
                                  .factor = options.gradient_scale,
-                                 .number = number,
-                                 .has_gradient = parts_.changes_gradient}));
-  share_.update(number, options, parts_.changes_gradient);
+                                 .number = number}));
+  share_.update(number, options);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Leader::moments() {
   if (!share_.is_sharded()) return share_.moments();
   if (share_.moments().empty()) return {};
-  given_moments_.clear();  // First: there may be no room for both.
+  if (!given_moments_.empty()) return given_moments_;
   parts_.processes.tell(to_text({.kind = Command::Kind::kGather}));
   given_moments_ = share_.gather_moments(parts_.spill_folder);
   return given_moments_;

@@ -55,6 +55,7 @@ class Leader {
   Share share_;
   bool has_new_values_ = true;
   double norm_ = 0;  // Of the last sum, if it is by parts.
+  /// Gathered since the last update; they are what the processes have.
   std::vector<std::pair<std::string, at::Tensor>> given_moments_;
 };
 

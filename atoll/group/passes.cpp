@@ -7,7 +7,7 @@
 namespace atl::group {
 
 SummedPasses::SummedPasses(GradientSums& sums, const model::Parameters& parameters,
-                           std::vector<model::PartSpans> spans)
+                           std::vector<model::StageSpans> spans)
     : sums_(sums), parameters_(parameters), spans_(std::move(spans)) {}
 
 void SummedPasses::begin(int64_t num_passes) {
@@ -15,13 +15,13 @@ void SummedPasses::begin(int64_t num_passes) {
   parameters_.narrow();
 }
 
-void SummedPasses::back(int64_t part) {
+void SummedPasses::back(int64_t stage) {
   if (num_left_ == 1) {
-    for (const Span& span : spans_[static_cast<size_t>(part)].gradients) {
+    for (const Span& span : spans_[static_cast<size_t>(stage)].gradients) {
       sums_.begin(span, transfers_);
     }
   }
-  if (part == 0) --num_left_;
+  if (stage == 0) --num_left_;
 }
 
 void SummedPasses::end() {

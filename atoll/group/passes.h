@@ -23,19 +23,19 @@ class SummedPasses final : public Passes {
  public:
   /// References outlive it.
   SummedPasses(GradientSums& sums, const model::Parameters& parameters,
-               std::vector<model::PartSpans> spans);
+               std::vector<model::StageSpans> spans);
 
   void begin(int64_t num_passes) override;
-  void before(int64_t /*part*/) override {}
-  void behind(int64_t /*part*/) override {}
-  void back(int64_t part) override;
+  void before(int64_t /*stage*/) override {}
+  void behind(int64_t /*stage*/) override {}
+  void back(int64_t stage) override;
   void end() override;
   void clear_gradients() override;
 
  private:
   GradientSums& sums_;
   const model::Parameters& parameters_;
-  const std::vector<model::PartSpans> spans_;
+  const std::vector<model::StageSpans> spans_;
   int64_t num_left_ = 0;  // Passes, of those that begin() told of.
   std::vector<Transfer> transfers_;
 };

@@ -29,7 +29,7 @@ Parts parts_for(const method::TrainOptions& options, bool changes_gradient, int6
 }
 
 void require_shardable(const train::Learner& learner) {
-  if (learner.parts().empty()) {
+  if (learner.stages().empty()) {
     throw UsageError(
         "train.shard = zero3 is for whole models; of an adapter, which is small, zero1 shards what "
         "there is");
@@ -85,18 +85,16 @@ Share::Share(Processes& processes, train::Learner& learner, const method::TrainO
     : processes_(processes),
       learner_(learner),
       shard_(options.shard),
-      sums_for_(sums_for(shard_, changes_gradient)),
       values_P_(learner.parameters().values_P()),
       gradients_P_(learner.parameters().gradients_P()),
       parts_(parts_for(options, changes_gradient, values_P_.numel(), processes.size())),
       own_(is_sharded() ? parts_.of(processes.rank()) : Span{0, values_P_.numel()}),
-      sums_(processes, gradients_P_, parts_, sums_for_),
+      sums_(processes, gradients_P_, parts_, sums_for(shard_, changes_gradient)),
       passes_(make_passes()),
       optimizer_(train::make_inner_optimizer(
           options, is_sharded()
                        ? part_of(train::target_of(learner.parameters()), own_.first, own_.second)
                        : train::target_of(learner.parameters()))) {
-  passes_->clear_gradients();  // Whoever timed one before has touched them.
   learner.set_watcher(passes_.get());
 }
 
@@ -104,9 +102,9 @@ Share::~Share() { learner_.set_watcher(nullptr); }
 
 std::unique_ptr<Passes> Share::make_passes() {
   const model::Parameters& parameters = learner_.parameters();
-  if (!keeps_parts()) return std::make_unique<SummedPasses>(sums_, parameters, learner_.parts());
+  if (!keeps_parts()) return std::make_unique<SummedPasses>(sums_, parameters, learner_.stages());
   require_shardable(learner_);
-  return std::make_unique<ShardedPasses>(processes_, sums_, parameters, parts_, learner_.parts());
+  return std::make_unique<ShardedPasses>(processes_, sums_, parameters, parts_, learner_.stages());
 }
 
 void Share::clear_gradients() { passes_->clear_gradients(); }
@@ -128,18 +126,19 @@ Share::Sums Share::add_gradients(std::span<const train::Batch> batches) {
   return {.loss = each[0], .norm = std::sqrt(each[1])};
 }
 
-void Share::update(int64_t number, const train::StepOptions& options, bool has_gradient) {
+void Share::update(int64_t number, const train::StepOptions& options) {
   const at::NoGradGuard no_grad;
   const auto own = [&](const at::Tensor& x_P) { return x_P.slice(0, own_.first, own_.second); };
-  if (has_gradient && is_sharded()) {
+  const bool changes_gradient = sums_.who() == SumsFor::kLeader;
+  if (changes_gradient && is_sharded()) {
     processes_.scatter_parts(gradients_P_, own(gradients_P_), parts_);
-  } else if (has_gradient) {
+  } else if (changes_gradient) {
     processes_.broadcast(gradients_P_);
   }
   optimizer_->set_num_updates(number - 1);
   optimizer_->step(options);
   if (!is_sharded()) return;
-  if (has_gradient || !keeps_parts()) clear_gradients();  // Of the others' parts too.
+  if (changes_gradient || !keeps_parts()) clear_gradients();  // Of the others' parts too.
   if (keeps_parts()) {
     processes_.gather_parts(own(values_P_), values_P_, parts_);
   } else {

@@ -55,14 +55,13 @@ class Share {
 
   /// All: adds the mean gradient of the batches, of which this process makes its share.
   Sums add_gradients(std::span<const train::Batch> batches);
-  /// All: update `number`, from 1; gradients are zero afterwards. `has_gradient`: process 0's is
-  /// taken first.
-  void update(int64_t number, const train::StepOptions& options, bool has_gradient);
+  /// All: update `number`, from 1; gradients are zero afterwards.
+  void update(int64_t number, const train::StepOptions& options);
   /// All: process 0's values.
   void take_values();
 
   bool is_sharded() const { return shard_ != "none"; }
-  bool owner_sums() const { return sums_for_ == SumsFor::kOwners; }
+  bool owner_sums() const { return sums_.who() == SumsFor::kOwners; }
   /// The inner optimiser's moments here: (P,), or (S,) if it is sharded.
   std::vector<std::pair<std::string, at::Tensor>> moments() { return optimizer_->state(); }
   /// All: process 0 gets all moments, (P,), by name, on its host; the others nothing. They are
@@ -80,7 +79,6 @@ class Share {
   Processes& processes_;
   train::Learner& learner_;
   const std::string shard_;  // "none", "zero1" or "zero3".
-  const SumsFor sums_for_;
   const at::Tensor values_P_;
   const at::Tensor gradients_P_;
   const Parts parts_;

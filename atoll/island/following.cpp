@@ -93,11 +93,9 @@ class Followed {
         gradient_.add(command.unit);
         return;
       case Kind::kUpdate:
-        return share_.update(command.number,
-                             {.lr = command.lr,
-                              .weight_decay = command.weight_decay,
-                              .gradient_scale = command.factor},
-                             command.has_gradient);
+        return share_.update(command.number, {.lr = command.lr,
+                                              .weight_decay = command.weight_decay,
+                                              .gradient_scale = command.factor});
       case Kind::kGather:
         share_.gather_moments();
         return;

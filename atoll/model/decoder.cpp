@@ -150,12 +150,12 @@ at::Tensor Decoder::hidden_BTC(const at::Tensor& tokens_BT, std::span<const Cach
   if (watcher != nullptr) watcher->behind(0);
   const bool checkpoints = checkpoints_activations_ && cached.empty() && has_gradient(x_BTC);
   for (int64_t index = range_.begin; index < range_.end; ++index) {
-    const at::Tensor read_BTC = enter_part(watcher, index + 1, x_BTC);
+    const at::Tensor read_BTC = enter_stage(watcher, index + 1, x_BTC);
     x_BTC = checkpoints ? checkpointed_layer(*this, index, read_BTC, losses)
                         : layer(index, read_BTC, cached, losses);
-    x_BTC = leave_part(watcher, index + 1, x_BTC);
+    x_BTC = leave_stage(watcher, index + 1, x_BTC);
   }
-  return finish(enter_part(watcher, range_.end + 1, x_BTC));
+  return finish(enter_stage(watcher, range_.end + 1, x_BTC));
 }
 
 at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) const {

@@ -3,7 +3,7 @@
 namespace atl::model {
 namespace {
 
-void add(PartSpans::Spans& spans, const weights::ParameterSpec& spec) {
+void add(StageSpans::Spans& spans, const weights::ParameterSpec& spec) {
   if (!spans.empty() && spans.back().second == spec.offset) {
     spans.back().second += spec.size;
   } else {
@@ -13,21 +13,21 @@ void add(PartSpans::Spans& spans, const weights::ParameterSpec& spec) {
 
 }  // namespace
 
-std::vector<PartSpans> part_spans(const weights::ModelConfig& config) {
-  std::vector<PartSpans> parts(static_cast<size_t>(config.num_layers) + 2);
+std::vector<StageSpans> stage_spans(const weights::ModelConfig& config) {
+  std::vector<StageSpans> stages(static_cast<size_t>(config.num_layers) + 2);
   for (const weights::ParameterSpec& spec : weights::parameter_specs(config)) {
     const bool is_before =
         spec.role == weights::Role::kEmbedding || spec.role == weights::Role::kPositions;
-    PartSpans& part = spec.layer >= 0 ? parts.at(static_cast<size_t>(spec.layer) + 1)
-                      : is_before     ? parts.front()
-                                      : parts.back();
-    add(part.values, spec);
-    add(part.gradients, spec);
+    StageSpans& stage = spec.layer >= 0 ? stages.at(static_cast<size_t>(spec.layer) + 1)
+                        : is_before     ? stages.front()
+                                        : stages.back();
+    add(stage.values, spec);
+    add(stage.gradients, spec);
     if (config.tie_embeddings && spec.role == weights::Role::kEmbedding) {
-      add(parts.back().values, spec);
+      add(stages.back().values, spec);
     }
   }
-  return parts;
+  return stages;
 }
 
 }  // namespace atl::model

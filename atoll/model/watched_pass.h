@@ -1,6 +1,6 @@
 #pragma once
-// Where a watcher's part begins and ends in a pass: what it is told on the way forwards as the pass
-// comes by, and on the way back by autograd, which does nothing else there.
+// Where a watcher's stage begins and ends in a pass: what it is told on the way forwards as the
+// pass comes by, and on the way back by autograd, which does nothing else there.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace atl::model {
 
-/// `x`, which the part reads next. Without a watcher (null) nothing happens, as in the next one. It
-/// outlives the graph.
-at::Tensor enter_part(PassWatcher* watcher, int64_t part, const at::Tensor& x);
-/// `y`, which the part has made.
-at::Tensor leave_part(PassWatcher* watcher, int64_t part, const at::Tensor& y);
+/// `x`, which the stage reads next. Without a watcher (null) nothing happens, as in the next one.
+/// It outlives the graph.
+at::Tensor enter_stage(PassWatcher* watcher, int64_t stage, const at::Tensor& x);
+/// `y`, which the stage has made.
+at::Tensor leave_stage(PassWatcher* watcher, int64_t stage, const at::Tensor& y);
 
 }  // namespace atl::model

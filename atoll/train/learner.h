@@ -39,7 +39,7 @@ class Learner {
   /// The mean over the batch, without gradients.
   virtual double cross_entropy(const Batch& batch) = 0;
   /// What its passes can tell of. None: they tell nothing.
-  virtual std::vector<model::PartSpans> parts() const { return {}; }
+  virtual std::vector<model::StageSpans> stages() const { return {}; }
   /// They tell it from now on; null: nobody.
   virtual void set_watcher(model::PassWatcher* /*watcher*/) {}
 };
@@ -53,8 +53,8 @@ class ModelLearner final : public Learner {
   const model::Parameters& parameters() const override { return model_.parameters(); }
   double add_gradients(std::span<const Batch> batches, double scale) override;
   double cross_entropy(const Batch& batch) override;
-  std::vector<model::PartSpans> parts() const override {
-    return model::part_spans(model_.config());
+  std::vector<model::StageSpans> stages() const override {
+    return model::stage_spans(model_.config());
   }
   void set_watcher(model::PassWatcher* watcher) override { model_.set_watcher(watcher); }
 
