@@ -20,6 +20,20 @@
 namespace atl::model {
 namespace {
 
+/// Its sizes, but for the last one.
+std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = width;
+  return sizes;
+}
+
+/// What a product adds to its weight's gradient, if somebody wants it.
+void add_to_gradient(AutogradContext* context, const at::Tensor& dy_MO, const at::Tensor& x_MI) {
+  if (const at::Tensor target = gradient_target(context); target.defined()) {
+    matmul(target, dy_MO.t(), x_MI, /*accumulates=*/true);
+  }
+}
+
 /// Parameters are no inputs of the graph: their gradients go where `grad` points, if anywhere. Only
 /// the embedding names its weight to autograd, so that everything behind it has a gradient.
 void save(AutogradContext* context, const Weight& weight, variable_list tensors) {
@@ -57,18 +71,14 @@ struct Linear : Function<Linear> {
     const at::Tensor matrix = weight.factor();
     context->save_for_backward({x, matrix});
     context->saved_data["grad"] = weight.grad;
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = matrix.size(0);
-    return product(x.reshape({-1, x.size(-1)}), matrix.t()).view(shape);
+    return product(x.reshape({-1, x.size(-1)}), matrix.t()).view(with_width(x, matrix.size(0)));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor dy_MO = gradients[0].reshape({-1, weight.size(0)});
-    if (const at::Tensor target = gradient_target(context); target.defined()) {
-      matmul(target, dy_MO.t(), x.reshape({-1, weight.size(1)}), /*accumulates=*/true);
-    }
+    add_to_gradient(context, dy_MO, x.reshape({-1, weight.size(1)}));
     return {product(dy_MO, weight).view(x.sizes()), {}};
   }
 };
@@ -78,17 +88,16 @@ struct FrozenLinear : Function<FrozenLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const StoredMatrix& matrix) {
     context->saved_data["matrix"] = reinterpret_cast<int64_t>(&matrix);
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = matrix.num_outputs();
-    return product(x.reshape({-1, x.size(-1)}), widened(matrix).t()).view(shape);
+    return product(x.reshape({-1, x.size(-1)}), widened(matrix).t())
+        .view(with_width(x, matrix.num_outputs()));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto& matrix =
         *reinterpret_cast<const StoredMatrix*>(context->saved_data["matrix"].toInt());
     const at::Tensor& dy = gradients[0];
-    std::vector<int64_t> shape = dy.sizes().vec();
-    shape.back() = matrix.num_inputs();
-    return {product(dy.reshape({-1, dy.size(-1)}), widened(matrix)).view(shape), {}};
+    return {product(dy.reshape({-1, dy.size(-1)}), widened(matrix))
+                .view(with_width(dy, matrix.num_inputs())),
+            {}};
   }
 };
 
@@ -160,9 +169,7 @@ struct AddRmsNorm : Function<AddRmsNorm> {
 
 struct SwiGlu : Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up) {
-    std::vector<int64_t> sizes = gate_up.sizes().vec();
-    sizes.back() /= 2;
-    const at::Tensor y = at::empty(sizes, gate_up.options());
+    const at::Tensor y = at::empty(with_width(gate_up, gate_up.size(-1) / 2), gate_up.options());
     of_type(y, [&]<typename T>(T) { swiglu_forward(rows_of(y), in<T>(gate_up), out<T>(y)); });
     context->save_for_backward({gate_up});
     return y;
@@ -191,9 +198,7 @@ struct SwiGluLinear : Function<SwiGluLinear> {
     of_type(active, [&]<typename T>(T) {
       swiglu_forward(rows_of(active), in<T>(gate_up), out<T>(active));
     });
-    std::vector<int64_t> shape = gate_up.sizes().vec();
-    shape.back() = matrix.size(0);
-    return product(active, matrix.t()).view(shape);
+    return product(active, matrix.t()).view(with_width(gate_up, matrix.size(0)));
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
@@ -206,9 +211,7 @@ struct SwiGluLinear : Function<SwiGluLinear> {
       swiglu_backward(rows_of(active), in<T>(active), in<T>(gate_up), out<T>(dgate_up),
                       out<T>(active));
     });
-    if (const at::Tensor target = gradient_target(context); target.defined()) {
-      matmul(target, dy_MO.t(), active, /*accumulates=*/true);
-    }
+    add_to_gradient(context, dy_MO, active);
     return {dgate_up, {}};
   }
 };
@@ -219,9 +222,7 @@ bool is_plain(const at::Tensor& x) { return x.is_cpu() && is_fp32(x) && !has_gra
 
 template <typename Kernel>
 at::Tensor made_by(const Kernel& kernel, const at::Tensor& x, int64_t width) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = width;
-  const at::Tensor y = at::empty(sizes, x.options());
+  const at::Tensor y = at::empty(with_width(x, width), x.options());
   kernel(rows_of(y), in(x.contiguous()), out(y));
   return y;
 }
@@ -262,9 +263,7 @@ at::Tensor embed(const Weight& weight, const at::Tensor& tokens_BT) {
 at::Tensor linear(const Weight& weight, const at::Tensor& x) {
   if (!weight.stored) return Linear::apply(x, weight);
   if (has_gradient(x)) return FrozenLinear::apply(x, *weight.stored);
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = weight.num_outputs();
-  const at::Tensor y = at::empty(shape, x.options());
+  const at::Tensor y = at::empty(with_width(x, weight.num_outputs()), x.options());
   linear_into(y, weight, x);
   return y;
 }

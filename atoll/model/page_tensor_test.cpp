@@ -3,23 +3,10 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <string>
+#include "atoll/base/machine_memory.h"
 
 namespace atl::model {
 namespace {
-
-/// Of this process, in KiB.
-int64_t resident() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmRSS:") continue;
-    int64_t size = 0;
-    status >> size;
-    return size;
-  }
-  return 0;
-}
 
 TEST(PageTensorTest, WhatIsForgottenIsZeroAndTheRestIsNot) {
   const at::Tensor values = page_zeros(10'000, at::kFloat);
@@ -35,13 +22,14 @@ TEST(PageTensorTest, WhatIsForgottenIsZeroAndTheRestIsNot) {
 
 TEST(PageTensorTest, MemoryIsTakenWhereItIsTouched) {
   constexpr int64_t kSize = 16 << 20;  // 64 MiB.
-  const int64_t before = resident();
+  constexpr double kMiB = 1 << 20;
+  const double before = resident_memory_bytes();
   const at::Tensor values = page_zeros(kSize, at::kFloat);
-  EXPECT_LT(resident() - before, 8 << 10);
+  EXPECT_LT(resident_memory_bytes() - before, 8 * kMiB);
   values.fill_(1);
-  EXPECT_GT(resident() - before, 48 << 10);
+  EXPECT_GT(resident_memory_bytes() - before, 48 * kMiB);
   forget(values.slice(0, 100, kSize));
-  EXPECT_LT(resident() - before, 8 << 10);
+  EXPECT_LT(resident_memory_bytes() - before, 8 * kMiB);
   EXPECT_EQ(values.sum().item<float>(), 100);
 }
 
