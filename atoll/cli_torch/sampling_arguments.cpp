@@ -104,7 +104,7 @@ void add_guesses_argument(CLI::App& command, int64_t& max_guesses) {
           "--max-guesses", max_guesses,
           "tokens that are guessed from the text itself and verified in the pass that makes "
           "the next one, at most, all texts together; they change nothing but the time "
-          "(0: none)")
+          "(0: none, as on devices)")
       ->check(whole_number<int64_t>(0, 256))
       ->capture_default_str();
 }

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "atoll/base/check.h"
+#include "atoll/decoding/nearly_best.h"
 
 namespace atl::decoding {
 namespace {
 
 constexpr double kMemory = 0.97;     // What an older guess counts beside the next one.
 constexpr double kForgetting = 0.9;  // What is left of what was seen, when it fades.
-constexpr double kNearly = 0.98;
-constexpr double kSurest = 0.99;  // Nothing is surer.
+constexpr double kSurest = 0.99;     // Nothing is surer.
 constexpr size_t kMostGuesses = 256;
 
 }  // namespace
@@ -54,13 +53,8 @@ double tokens_per_s(double acceptance, const GuessTimes& times, int64_t num_ahea
 }
 
 int64_t choose_num_ahead(double acceptance, const GuessTimes& times, int64_t most) {
-  std::vector<double> rates;
-  for (int64_t ahead = 0; ahead <= std::max<int64_t>(most, 0); ++ahead) {
-    rates.push_back(tokens_per_s(acceptance, times, ahead));
-  }
-  const double enough = kNearly * *std::ranges::max_element(rates);
-  const auto found = std::ranges::find_if(rates, [&](double rate) { return rate >= enough; });
-  return found - rates.begin();
+  return fewest_nearly_best(most,
+                            [&](int64_t ahead) { return tokens_per_s(acceptance, times, ahead); });
 }
 
 }  // namespace atl::decoding

@@ -1,9 +1,9 @@
 #include "atoll/decoding/pass_guesses.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "atoll/base/check.h"
+#include "atoll/decoding/nearly_best.h"
 
 namespace atl::decoding {
 namespace {
@@ -14,7 +14,6 @@ constexpr int64_t kLongAgo = 64;
 constexpr double kForgetting = 0.01;  // A pass without guesses: what was seen may have been chance.
 constexpr double kLeast = 0.005;
 constexpr double kMost = 2;
-constexpr double kNearly = 0.98;
 
 double moved(double from, double to, double share) { return from + share * (to - from); }
 
@@ -52,13 +51,8 @@ double tokens_per_pass(double acceptance, double cost, int64_t num_guesses) {
 }
 
 int64_t choose_num_guesses(double acceptance, double cost, int64_t most) {
-  std::vector<double> rates;
-  for (int64_t count = 0; count <= std::max<int64_t>(most, 0); ++count) {
-    rates.push_back(tokens_per_pass(acceptance, cost, count));
-  }
-  const double enough = kNearly * *std::ranges::max_element(rates);
-  const auto found = std::ranges::find_if(rates, [&](double rate) { return rate >= enough; });
-  return found - rates.begin();
+  return fewest_nearly_best(
+      most, [&](int64_t count) { return tokens_per_pass(acceptance, cost, count); });
 }
 
 }  // namespace atl::decoding

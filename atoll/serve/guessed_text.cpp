@@ -79,6 +79,13 @@ bool GuessedText::add(int64_t id, size_t source) {
   return true;
 }
 
+/// `count` of them, up to the first that cannot be.
+int64_t GuessedText::add_first(std::span<const int64_t> ids, int64_t count, size_t source) {
+  int64_t added = 0;
+  while (added < count && add(ids[static_cast<size_t>(added)], source)) ++added;
+  return added;
+}
+
 int64_t GuessedText::guess_from_itself(int64_t most, const std::optional<Model>& model) {
   const int64_t before = num_guesses();
   while (num_wanted(most, most) > 0) {
@@ -99,8 +106,7 @@ int64_t GuessedText::guess_from_itself(int64_t most, const std::optional<Model>&
       }
     }
     const int64_t count = std::min(num_wanted(most, num_ahead), std::ssize(draft.ids));
-    int64_t added = 0;
-    while (added < count && add(draft.ids[static_cast<size_t>(added)], source)) ++added;
+    const int64_t added = add_first(draft.ids, count, source);
     if (added == 0 || added < count) break;
   }
   return num_guesses() - before;
@@ -115,9 +121,7 @@ int64_t GuessedText::guess_for_pass(int64_t most, double cost) {
   const int64_t num_worth = decoding::choose_num_guesses(acceptance.rate(), cost, most);
   if (num_worth == 0) acceptance.fade();
   const int64_t count = std::min(num_worth, std::ssize(draft.ids));
-  int64_t added = 0;
-  while (added < count && add(draft.ids[static_cast<size_t>(added)], source)) ++added;
-  return added;
+  return add_first(draft.ids, count, source);
 }
 
 void GuessedText::forget_guesses() {

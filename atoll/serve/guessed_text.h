@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ class GuessedText {
   decoding::GuessTimes times(double step_s) const;
   int64_t num_wanted(int64_t most, int64_t num_ahead) const;
   bool add(int64_t id, size_t source);
+  int64_t add_first(std::span<const int64_t> ids, int64_t count, size_t source);
 
   std::unique_ptr<Sequence> sequence_;
   std::vector<int64_t> ids_;
