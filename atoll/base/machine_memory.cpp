@@ -7,8 +7,22 @@
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 namespace atl {
+namespace {
+
+/// What the system says of this process under that word.
+double status_bytes(std::string_view wanted) {
+  std::ifstream in("/proc/self/status");
+  for (std::string word; in >> word;) {
+    double kib = 0;
+    if (word == wanted && in >> kib) return 1024 * kib;
+  }
+  return 0;
+}
+
+}  // namespace
 
 double usable_memory_bytes() {
   const double physical =
@@ -18,15 +32,10 @@ double usable_memory_bytes() {
   return std::min(physical, group_memory_bytes(memberships, "/sys/fs/cgroup"));
 }
 
-double peak_memory_bytes() {
-  // getrusage() would tell the most of this process and of the one that it was before execv().
-  std::ifstream in("/proc/self/status");
-  for (std::string word; in >> word;) {
-    double kib = 0;
-    if (word == "VmHWM:" && in >> kib) return 1024 * kib;
-  }
-  return 0;
-}
+// getrusage() would tell the most of this process and of the one that it was before execv().
+double peak_memory_bytes() { return status_bytes("VmHWM:"); }
+
+double resident_memory_bytes() { return status_bytes("VmRSS:"); }
 
 double group_memory_bytes(const std::string& memberships, const std::filesystem::path& root) {
   double least = std::numeric_limits<double>::infinity();

@@ -34,9 +34,6 @@ class SpilledArray {
 
   std::span<std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
-  /// Of all, or of [begin, end).
-  void rest() const { let_rest(bytes_); }
-  void rest(size_t begin, size_t end) const { let_rest(bytes_.subspan(begin, end - begin)); }
 
  private:
   std::span<std::byte> bytes_;

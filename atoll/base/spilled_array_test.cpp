@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "atoll/base/error.h"
+#include "atoll/base/machine_memory.h"
 #include "atoll/testing/temporary_folder.h"
 
 namespace atl {
@@ -17,16 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-
-/// VmRSS, in bytes.
-size_t resident_bytes() {
-  std::ifstream in("/proc/self/status");
-  for (std::string word; in >> word;) {
-    size_t kib = 0;
-    if (word == "VmRSS:" && in >> kib) return 1024 * kib;
-  }
-  return 0;
-}
 
 /// Differs from page to page and within one.
 std::byte value_at(size_t i) { return static_cast<std::byte>((i ^ (i >> 12U)) & 0xffU); }
@@ -55,14 +46,14 @@ TEST(SpilledArrayTest, WhatRestsLeavesTheMemoryAndKeepsItsContent) {
   constexpr size_t kSlack = size_t{4} << 20;
   const TestFolder folder;
   const SpilledArray array(folder, kBytes);
-  const size_t before = resident_bytes();
+  const size_t before = resident_memory_bytes();
   ASSERT_GT(before, 0U) << "no /proc/self/status";
   fill(array);
-  EXPECT_GT(resident_bytes(), before + kBytes - kSlack);
-  array.rest(kBytes / 4, kBytes / 2);
-  EXPECT_LT(resident_bytes(), before + kBytes * 3 / 4 + kSlack);
-  array.rest();
-  EXPECT_LT(resident_bytes(), before + kSlack);
+  EXPECT_GT(resident_memory_bytes(), before + kBytes - kSlack);
+  let_rest(array.bytes().subspan(kBytes / 4, kBytes / 4));
+  EXPECT_LT(resident_memory_bytes(), before + kBytes * 3 / 4 + kSlack);
+  let_rest(array.bytes());
+  EXPECT_LT(resident_memory_bytes(), before + kSlack);
   EXPECT_EQ(num_wrong(array), 0U);
 }
 
@@ -70,10 +61,10 @@ TEST(SpilledArrayTest, PartsOfPagesRestWithoutHarmToWhatIsBesideThem) {
   const TestFolder folder;
   const SpilledArray array(folder, 3 * 4096 + 5);
   fill(array);
-  array.rest(1, 2);
-  array.rest(4095, 8193);
-  array.rest(array.size() - 1, array.size());
-  array.rest(7, 7);
+  let_rest(array.bytes().subspan(1, 1));
+  let_rest(array.bytes().subspan(4095, 4098));
+  let_rest(array.bytes().last(1));
+  let_rest(array.bytes().subspan(7, 0));
   EXPECT_EQ(num_wrong(array), 0U);
 }
 
@@ -84,7 +75,7 @@ TEST(SpilledArrayTest, MovesAndMayBeEmpty) {
   SpilledArray other(std::move(array));
   array = SpilledArray(folder, 0);
   EXPECT_EQ(array.size(), 0U);
-  array.rest();
+  let_rest(array.bytes());
   std::swap(array, other);
   EXPECT_EQ(array.size(), 5000U);
   EXPECT_EQ(num_wrong(array), 0U);

@@ -45,7 +45,7 @@ class StagingTest : public testing::Test {
     for (size_t begin = 0; begin < bytes.size(); begin += kFilled) {  // The peak is measured.
       const size_t end = std::min(begin + kFilled, bytes.size());
       std::ranges::copy(bytes.subspan(begin, end - begin), array.bytes().subspan(begin).begin());
-      array.rest(begin, end);
+      let_rest(array.bytes().subspan(begin, end - begin));
     }
     return {.name = name,
             .shape = {static_cast<int64_t>(values.size())},
