@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
@@ -21,6 +20,7 @@
 #include "atoll/laws/recorded_run.h"
 #include "atoll/plan/plan_request.h"
 #include "atoll/run/config.h"
+#include "atoll/run/own_share.h"
 #include "atoll/swarm/link_measurement.h"
 #include "atoll/swarm/rules.h"
 
@@ -77,20 +77,17 @@ std::vector<std::string> command_of(run::RunConfig& config) {
   return words;
 }
 
-/// As the processes of an island do in training.
-void take_share(method::TrainOptions& train, int64_t rank, int64_t processes) {
-  if (train.threads == 0) {
-    train.threads = std::max<int64_t>(1, std::thread::hardware_concurrency() / processes);
-  }
-  if (train.device == "cuda") train.device = fmt::format("cuda:{}", rank);
-}
-
 /// In programs of their own, as they need LibTorch: one for each process, all at once.
 Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
   std::vector<std::vector<std::string>> commands;
   for (int64_t rank = 0; rank < options.processes; ++rank) {
     run::RunConfig config = measured_config(options);
-    if (options.processes > 1) take_share(config.train, rank, options.processes);
+    if (options.processes > 1) {
+      run::take_own_share(config.train, {.rank = rank,
+                                         .size = options.processes,
+                                         .local_rank = rank,
+                                         .local_size = options.processes});
+    }
     commands.push_back(command_of(config));
   }
   ProgressBar bar("measuring a training step", 0, clock);

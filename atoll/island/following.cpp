@@ -8,7 +8,6 @@
 #include <array>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "atoll/base/check.h"
@@ -19,6 +18,7 @@
 #include "atoll/island/training_run.h"
 #include "atoll/method/sharding.h"
 #include "atoll/model/torch_error.h"
+#include "atoll/run/own_share.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/train/unit_gradient.h"
 
@@ -65,7 +65,7 @@ run::RunConfig own_config(const std::string& leaders, const Asked& asked,
   run::apply(own, asked.config_file, asked.overrides);
   config.train.threads = own.train.threads;
   config.train.device = own.train.device;
-  take_own_share(config, place);
+  run::take_own_share(config.train, place);
   return config;
 }
 
@@ -142,17 +142,6 @@ class Followed {
 };
 
 }  // namespace
-
-void take_own_share(run::RunConfig& config, const run::ProcessPlace& place) {
-  if (config.train.threads == 0) {
-    const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
-    config.train.threads =
-        place.num_cpus > 0 ? place.num_cpus : std::max<int64_t>(1, cpus / place.local_size);
-  }
-  if (config.train.device == "cuda") {
-    config.train.device = fmt::format("cuda:{}", place.local_rank);
-  }
-}
 
 run::ProcessPlace place_of(const group::Processes* processes) {
   return processes != nullptr ? processes->place() : run::ProcessPlace{};

@@ -21,9 +21,6 @@ struct Asked {
   std::vector<std::string> overrides;
 };
 
-/// This process's share of its machine: threads and device, where the settings leave them open.
-void take_own_share(run::RunConfig& config, const run::ProcessPlace& place);
-
 /// A process alone has the first of one place.
 run::ProcessPlace place_of(const group::Processes* processes);
 

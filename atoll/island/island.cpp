@@ -20,6 +20,7 @@
 #include "atoll/island/training_run.h"
 #include "atoll/model/torch_error.h"
 #include "atoll/run/events.h"
+#include "atoll/run/own_share.h"
 #include "atoll/run/run_folder.h"
 #include "atoll/weights/checkpoint.h"
 
@@ -76,7 +77,7 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
                               const Clock& clock, const ProgressCallback& on_progress,
                               const EventSink& events, group::Processes* processes) {
   run::RunConfig config = given;
-  if (processes != nullptr) take_own_share(config, processes->place());
+  if (processes != nullptr) run::take_own_share(config.train, processes->place());
   const auto checkpoint = newest_checkpoint(folder, init);
   Materials materials = gather(config, folder, init, find_servers, events, place_of(processes));
   collective::Alone alone;

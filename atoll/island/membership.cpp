@@ -24,6 +24,7 @@
 #include "atoll/island/training_run.h"
 #include "atoll/method/method.h"
 #include "atoll/run/events.h"
+#include "atoll/run/own_share.h"
 #include "atoll/run/prepare_data.h"
 #include "atoll/run/round_log.h"
 #include "atoll/weights/hf_folder.h"
@@ -100,7 +101,8 @@ class Membership {
 
   void prepare() {
     config_ = config_of(*session_, options_);
-    if (options_.processes != nullptr) take_own_share(config_, options_.processes->place());
+    if (options_.processes != nullptr)
+      run::take_own_share(config_.train, options_.processes->place());
     run::require_base(config_.adapter);
     const auto tokenizer = tokenizer_folder();
     config_.data.path = run::prepare_store(config_, folder_.path(), tokenizer, clock_).string();

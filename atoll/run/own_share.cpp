@@ -1,0 +1,19 @@
+#include "atoll/run/own_share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace atl::run {
+
+void take_own_share(method::TrainOptions& train, const ProcessPlace& place) {
+  if (train.threads == 0) {
+    const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
+    train.threads =
+        place.num_cpus > 0 ? place.num_cpus : std::max<int64_t>(1, cpus / place.local_size);
+  }
+  if (train.device == "cuda") train.device = fmt::format("cuda:{}", place.local_rank);
+}
+
+}  // namespace atl::run
