@@ -38,6 +38,11 @@ Weight from_one(const Weight& weight) {
   return {.value = value + 1, .grad = weight.grad, .stored = {}};
 }
 
+at::Tensor projected(const Projection& projection, const ProjectionPlace& place,
+                     const at::Tensor& x, const AdaptedRows& adapted) {
+  return with_adapters(project(projection, x), x, place, adapted);
+}
+
 }  // namespace
 
 Decoder::Decoder(const weights::ModelConfig& config, const Parameters& parameters,
@@ -107,18 +112,25 @@ at::Tensor Decoder::layer_with(int64_t index, const at::Tensor& x_BTC, const Wit
   if (design_.norm_place != weights::NormPlace::kBefore) {
     return with_norms_behind(layer, x_BTC, with);
   }
+  const auto [stream_BTC, qkv_BTF] = add_and_project(
+      layer.attention_norm, layer.qkv, {index, weights::Role::kQueryKeyValue}, x_BTC, {}, with);
   // The embedding's gradient is the sum of two, as autograd makes it, not the kernel's: digests of
   // runs hang on that rounding.
-  const auto [residual_BTC, normalised_BTC] = index == 0
-                                                  ? Read{x_BTC, norm(layer.attention_norm, x_BTC)}
-                                                  : read(layer.attention_norm, x_BTC);
+  const at::Tensor& residual_BTC = index == 0 ? x_BTC : stream_BTC;
   const auto scaled = [this](const at::Tensor& added_BTC) {
     return config_.residual_multiplier == 1 ? added_BTC : added_BTC * config_.residual_multiplier;
   };
-  const at::Tensor attended_BTC = scaled(attend(layer, normalised_BTC, with));
+  const at::Tensor attended_BTC = scaled(attend(layer, qkv_BTF, with));
   if (is_parallel_) {
     const at::Tensor middle_BTC = residual_BTC + attended_BTC;
     return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC), with);
+  }
+  if (config_.num_experts == 0 && has_gradient(x_BTC)) {
+    const Mlp& mlp = layer.mlps.front();
+    const auto [middle_BTC, inner_BTF] =
+        add_and_project(layer.mlp_norm, mlp.input, {index, weights::Role::kMlpInput}, residual_BTC,
+                        attended_BTC, with);
+    return middle_BTC + scaled(mlp_output(mlp, inner_BTF, index, with.adapted));
   }
   const auto [middle_BTC, mlp_input_BTC] = add_and_read(layer.mlp_norm, residual_BTC, attended_BTC);
   return middle_BTC + scaled(mlp(layer, mlp_input_BTC, with));
@@ -130,7 +142,9 @@ at::Tensor Decoder::with_norms_behind(const Layer& layer, const at::Tensor& x_BT
   const auto before = [&](const Projection& weights, const at::Tensor& read_BTC) {
     return is_around ? norm(weights, read_BTC) : read_BTC;
   };
-  const at::Tensor attended_BTC = attend(layer, before(layer.attention_norm, x_BTC), with);
+  const at::Tensor qkv_BTF = projected(layer.qkv, {layer.index, weights::Role::kQueryKeyValue},
+                                       before(layer.attention_norm, x_BTC), with.adapted);
+  const at::Tensor attended_BTC = attend(layer, qkv_BTF, with);
   const at::Tensor middle_BTC = x_BTC + norm(layer.attention_norm_behind, attended_BTC);
   const at::Tensor inner_BTC = mlp(layer, before(layer.mlp_norm, middle_BTC), with);
   return middle_BTC + norm(layer.mlp_norm_behind, inner_BTC);
@@ -171,18 +185,23 @@ at::Tensor Decoder::norm(const Projection& weights, const at::Tensor& x_BTC) con
   return {};
 }
 
-Decoder::Read Decoder::read(const Projection& weights, const at::Tensor& x_BTC) const {
-  if (design_.norm != weights::NormKind::kRms) return {x_BTC, norm(weights, x_BTC)};
-  return forked_rms_norm(weights.weight, x_BTC, config_.norm_eps);
-}
-
 Decoder::Read Decoder::add_and_read(const Projection& weights, const at::Tensor& x_BTC,
                                     const at::Tensor& delta_BTC) const {
   if (design_.norm == weights::NormKind::kRms) {
     return add_rms_norm(weights.weight, x_BTC, delta_BTC, config_.norm_eps);
   }
-  const at::Tensor sum_BTC = x_BTC + delta_BTC;
+  const at::Tensor sum_BTC = delta_BTC.defined() ? x_BTC + delta_BTC : x_BTC;
   return {sum_BTC, norm(weights, sum_BTC)};
+}
+
+Decoder::Read Decoder::add_and_project(const Projection& norm, const Projection& projection,
+                                       const ProjectionPlace& place, const at::Tensor& x_BTC,
+                                       const at::Tensor& delta_BTC, const With& with) const {
+  if (design_.norm == weights::NormKind::kRms && with.adapted.empty()) {
+    return project_rms_norm(projection, norm.weight, x_BTC, delta_BTC, config_.norm_eps);
+  }
+  const auto [sum_BTC, read_BTC] = add_and_read(norm, x_BTC, delta_BTC);
+  return {sum_BTC, projected(projection, place, read_BTC, with.adapted)};
 }
 
 at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const {
@@ -203,11 +222,7 @@ at::Tensor Decoder::with_norm(const Layer& layer, const at::Tensor& qkv_BTF) con
       2);
 }
 
-at::Tensor Decoder::attend(const Layer& layer, const at::Tensor& x_BTC, const With& with) const {
-  const auto adapted = [&](weights::Role role, const at::Tensor& y, const at::Tensor& x) {
-    return with_adapters(y, x, {layer.index, role}, with.adapted);
-  };
-  at::Tensor qkv_BTF = adapted(weights::Role::kQueryKeyValue, project(layer.qkv, x_BTC), x_BTC);
+at::Tensor Decoder::attend(const Layer& layer, at::Tensor qkv_BTF, const With& with) const {
   if (design_.qkv_order == weights::QkvOrder::kByHead) {
     qkv_BTF = qkv_BTF.unflatten(2, {config_.num_heads, 3, config_.head_size()})
                   .transpose(2, 3)
@@ -217,7 +232,8 @@ at::Tensor Decoder::attend(const Layer& layer, const at::Tensor& x_BTC, const Wi
   if (config_.clip_qkv > 0) qkv_BTF = qkv_BTF.clamp(-config_.clip_qkv, config_.clip_qkv);
   qkv_BTF = WatchedAttention::pass(layer.index, qkv_BTF);
   const at::Tensor read_BTF = attention_(qkv_BTF, layer.sinks.value, layer.index, with.cached);
-  return adapted(weights::Role::kAttentionOutput, project(layer.output, read_BTF), read_BTF);
+  return projected(layer.output, {layer.index, weights::Role::kAttentionOutput}, read_BTF,
+                   with.adapted);
 }
 
 at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const {
@@ -249,14 +265,17 @@ at::Tensor Decoder::mlp_of(const Layer& layer, const at::Tensor& x_MC, const Ada
 
 at::Tensor Decoder::mlp_of(const Mlp& mlp, const at::Tensor& x_MC, int64_t layer,
                            const AdaptedRows& adapted) const {
-  const at::Tensor inner =
-      with_adapters(project(mlp.input, x_MC), x_MC, {layer, weights::Role::kMlpInput}, adapted);
+  const at::Tensor inner_MF =
+      projected(mlp.input, {layer, weights::Role::kMlpInput}, x_MC, adapted);
+  return mlp_output(mlp, inner_MF, layer, adapted);
+}
+
+at::Tensor Decoder::mlp_output(const Mlp& mlp, const at::Tensor& inner_MF, int64_t layer,
+                               const AdaptedRows& adapted) const {
   if (design_.mlp == weights::MlpKind::kGated && adapted.empty()) {
-    return project_swiglu(mlp.output, inner);
+    return project_swiglu(mlp.output, inner_MF);
   }
-  const at::Tensor active = activated(inner);
-  return with_adapters(project(mlp.output, active), active, {layer, weights::Role::kMlpOutput},
-                       adapted);
+  return projected(mlp.output, {layer, weights::Role::kMlpOutput}, activated(inner_MF), adapted);
 }
 
 at::Tensor Decoder::activated(const at::Tensor& inner) const {

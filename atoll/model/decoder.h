@@ -80,16 +80,20 @@ class Decoder {
   at::Tensor layer_with(int64_t index, const at::Tensor& x_BTC, const With& with) const;
   at::Tensor with_norms_behind(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
   at::Tensor norm(const Projection& weights, const at::Tensor& x_BTC) const;
-  Read read(const Projection& norm, const at::Tensor& x_BTC) const;
   Read add_and_read(const Projection& norm, const at::Tensor& x_BTC,
                     const at::Tensor& delta_BTC) const;
+  Read add_and_project(const Projection& norm, const Projection& projection,
+                       const ProjectionPlace& place, const at::Tensor& x_BTC,
+                       const at::Tensor& delta_BTC, const With& with) const;
   at::Tensor with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const;
-  at::Tensor attend(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
+  at::Tensor attend(const Layer& layer, at::Tensor qkv_BTF, const With& with) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
   at::Tensor mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
                     LayerLosses* losses) const;
   at::Tensor mlp_of(const Mlp& mlp, const at::Tensor& x_MC, int64_t layer,
                     const AdaptedRows& adapted) const;
+  at::Tensor mlp_output(const Mlp& mlp, const at::Tensor& inner_MF, int64_t layer,
+                        const AdaptedRows& adapted) const;
   at::Tensor activated(const at::Tensor& inner) const;
 
   weights::ModelConfig config_;

@@ -73,7 +73,7 @@ ATOLL_CLONES void rms_norm_rows(int64_t count, int64_t width, const T* x, const 
 template <typename T>
 ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const T* dy, const T* dsum,
                                          const T* x, const float* weight, const float* inverse_rms,
-                                         T* dx, float* dweight) {
+                                         T* dx, float* dweight, T* y) {
   for (int64_t row = 0; row < count; ++row) {
     const T* dy_row = dy + row * width;
     const T* x_row = x + row * width;
@@ -98,6 +98,10 @@ ATOLL_CLONES void rms_norm_backward_rows(int64_t count, int64_t width, const T* 
     }
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) dweight[i] += widen(dy_row[i]) * widen(x_row[i]) * inverse;
+    if (y == nullptr) continue;
+    T* y_row = y + row * width;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) y_row[i] = narrow<T>(widen(x_row[i]) * inverse * weight[i]);
   }
 }
 
@@ -242,12 +246,12 @@ void rms_norm_forward(Rows rows, const T* x, const T* delta, const float* weight
 
 template <typename T>
 void rms_norm_backward(Rows rows, const T* dy, const T* dsum, const T* x, const float* weight,
-                       const float* inverse_rms, T* dx, float* dweight) {
+                       const float* inverse_rms, T* dx, float* dweight, T* y) {
   sum_in_blocks(rows.count, rows.width, dweight, [&](int64_t begin, int64_t end, float* partial) {
     const int64_t offset = begin * rows.width;
-    rms_norm_backward_rows(end - begin, rows.width, dy + offset,
-                           dsum == nullptr ? nullptr : dsum + offset, x + offset, weight,
-                           inverse_rms + begin, dx + offset, partial);
+    rms_norm_backward_rows(
+        end - begin, rows.width, dy + offset, dsum == nullptr ? nullptr : dsum + offset, x + offset,
+        weight, inverse_rms + begin, dx + offset, partial, y == nullptr ? nullptr : y + offset);
   });
 }
 
@@ -270,7 +274,8 @@ void head_norm_backward(const HeadShape& shape, const T* dy, const T* x, const f
     for (int64_t row = begin; row < end; ++row) {
       const int64_t offset = row * shape.stride;
       rms_norm_backward_rows<T>(shape.num_heads, shape.head_size, dy + offset, nullptr, x + offset,
-                                weight, inverse_rms + row * shape.num_heads, dx + offset, partial);
+                                weight, inverse_rms + row * shape.num_heads, dx + offset, partial,
+                                nullptr);
     }
   };
   sum_in_blocks(shape.num_rows, shape.head_size, dweight, rows);
@@ -336,7 +341,7 @@ void embedding_backward(Rows rows, const int64_t* tokens, const T* dy, float* dw
   template void rms_norm_forward<T>(Rows, const T*, const T*, const float*, float, T*, T*,         \
                                     float*);                                                       \
   template void rms_norm_backward<T>(Rows, const T*, const T*, const T*, const float*,             \
-                                     const float*, T*, float*);                                    \
+                                     const float*, T*, float*, T*);                                \
   template void head_norm_forward<T>(const HeadShape&, const T*, const float*, float, T*, float*); \
   template void head_norm_backward<T>(const HeadShape&, const T*, const T*, const float*,          \
                                       const float*, T*, float*);                                   \

@@ -27,10 +27,10 @@ void rms_norm_forward(Rows rows, const T* x, const T* delta, const float* weight
                       T* sum, T* y, float* inverse_rms);
 
 /// x is what was normalised. dx = gradient through the norm + dsum (unless null); dweight is added
-/// to.
+/// to. Unless it is null, y is made again, which may be where dy is.
 template <typename T>
 void rms_norm_backward(Rows rows, const T* dy, const T* dsum, const T* x, const float* weight,
-                       const float* inverse_rms, T* dx, float* dweight);
+                       const float* inverse_rms, T* dx, float* dweight, T* y);
 
 /// The same for parts of rows: num_heads heads of head_size elements at the start of rows that are
 /// `stride` apart, each normalised by itself with one weight (head_size). inverse_rms holds

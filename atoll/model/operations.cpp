@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
@@ -101,69 +102,100 @@ struct FrozenLinear : Function<FrozenLinear> {
   }
 };
 
-/// y = RMSNorm(x + delta), or of x where there is no sum to write; what its gradient needs is kept.
-at::Tensor normalise(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
-                     const at::Tensor& sum, const Weight& weight, double epsilon) {
-  const at::Tensor y = at::empty_like(x);
-  const Rows rows = rows_of(x);
-  const at::Tensor inverse_rms = at::empty({rows.count}, at::kFloat);
-  const bool adds = delta.defined();
-  of_type(x, [&]<typename T>(T) {
-    rms_norm_forward<T>(rows, in<T>(x), adds ? in<T>(delta) : nullptr, in(weight.value),
-                        static_cast<float>(epsilon), adds ? out<T>(sum) : nullptr, out<T>(y),
-                        out(inverse_rms));
-  });
-  save(context, weight, {adds ? sum : x, inverse_rms});
-  context->set_materialize_grads(false);
-  return y;
+/// Undefined tensors cannot be a graph's inputs.
+using MaybeTensor = std::optional<at::Tensor>;
+MaybeTensor dense_if_any(const at::Tensor& x) {
+  return x.defined() ? MaybeTensor(x.contiguous()) : std::nullopt;
 }
 
-/// The gradient of what was normalised: `dsum`, if any, and what comes through the norm.
-at::Tensor normalise_backward(AutogradContext* context, const at::Tensor& dsum,
-                              const at::Tensor& dnorm) {
-  if (!dnorm.defined()) return dsum;
-  const variable_list saved = context->get_saved_variables();
-  const at::Tensor dy = dnorm.contiguous();
+/// What RMSNorm reads, which is x + delta, or x where there is none, and what it makes of it.
+struct Normalised {
+  at::Tensor sum, y, inverse_rms;
+};
+Normalised normalise(AutogradContext* context, const at::Tensor& x, const MaybeTensor& delta,
+                     const Weight& weight, double epsilon) {
+  const Rows rows = rows_of(x);
+  const bool adds = delta.has_value();
+  context->saved_data["adds"] = adds;
+  context->set_materialize_grads(false);
+  Normalised made{.sum = adds ? at::empty_like(x) : x,
+                  .y = at::empty_like(x),
+                  .inverse_rms = at::empty({rows.count}, at::kFloat)};
+  of_type(x, [&]<typename T>(T) {
+    rms_norm_forward<T>(rows, in<T>(x), adds ? in<T>(*delta) : nullptr, in(weight.value),
+                        static_cast<float>(epsilon), adds ? out<T>(made.sum) : nullptr,
+                        out<T>(made.y), out(made.inverse_rms));
+  });
+  return made;
+}
+
+/// Of x, of the delta if there was one, and of nothing else.
+variable_list gradients_of(AutogradContext* context, const at::Tensor& dx, size_t num_inputs) {
+  variable_list gradients(num_inputs);
+  gradients[0] = dx;
+  if (context->saved_data["adds"].toBool()) gradients[1] = dx;
+  return gradients;
+}
+
+/// The gradient of what was normalised: `dsum`, if any, and what comes through the norm. `y`, if
+/// any, is made again, where `dy` may be. `saved`: sum, inverse_rms, the norm's weight.
+at::Tensor normalise_backward(const variable_list& saved, const at::Tensor& dweight,
+                              const at::Tensor& dsum, const at::Tensor& dy, const at::Tensor& y) {
   const at::Tensor beside = dsum.defined() ? dsum.contiguous() : at::Tensor();
-  const at::Tensor dx = at::empty_like(dy);
-  const at::Tensor dweight = gradient_target_like(context, saved[2]);
+  const at::Tensor dx = at::empty_like(saved[0]);
   of_type(dy, [&]<typename T>(T) {
     rms_norm_backward<T>(rows_of(dy), in<T>(dy), beside.defined() ? in<T>(beside) : nullptr,
-                         in<T>(saved[0]), in(saved[2]), in(saved[1]), out<T>(dx), out(dweight));
+                         in<T>(saved[0]), in(saved[2]), in(saved[1]), out<T>(dx), out(dweight),
+                         y.defined() ? out<T>(y) : nullptr);
   });
   return dx;
 }
 
+/// (x + delta, RMSNorm of it). Either gradient may be missing.
 struct RmsNorm : Function<RmsNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Weight& weight,
-                            double epsilon) {
-    return normalise(context, x, {}, {}, weight, epsilon);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {normalise_backward(context, {}, gradients[0]), {}, {}};
-  }
-};
-
-struct ForkedRmsNorm : Function<ForkedRmsNorm> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const Weight& weight,
-                               double epsilon) {
-    return {x, normalise(context, x, {}, {}, weight, epsilon)};
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {normalise_backward(context, gradients[0], gradients[1]), {}, {}};
-  }
-};
-
-struct AddRmsNorm : Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               const at::Tensor& delta, const Weight& weight, double epsilon) {
-    const at::Tensor sum = at::empty_like(x);
-    const at::Tensor y = normalise(context, x, delta, sum, weight, epsilon);
-    return {sum, y};
+                               const MaybeTensor& delta, const Weight& weight, double epsilon) {
+    const Normalised made = normalise(context, x, delta, weight, epsilon);
+    save(context, weight, {made.sum, made.inverse_rms});
+    return {made.sum, made.y};
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor dx = normalise_backward(context, gradients[0], gradients[1]);
-    return {dx, dx, {}, {}};
+    at::Tensor dx = gradients[0];
+    if (const at::Tensor& dy = gradients[1]; dy.defined()) {
+      const variable_list saved = context->get_saved_variables();
+      dx = normalise_backward(saved, gradient_target_like(context, saved[2]), gradients[0],
+                              dy.contiguous(), {});
+    }
+    return gradients_of(context, dx, 4);
+  }
+};
+
+/// RmsNorm and Linear, which keep no more than what they read: what is between them is made again
+/// on the way back, in the pass through the norm.
+struct RmsNormLinear : Function<RmsNormLinear> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const MaybeTensor& delta, const Weight& norm, double epsilon,
+                               const Weight& weight) {
+    const Normalised made = normalise(context, x, delta, norm, epsilon);
+    const at::Tensor matrix = weight.factor();
+    context->save_for_backward({made.sum, made.inverse_rms, norm.value, matrix});
+    context->saved_data["grad"] = weight.grad;
+    context->saved_data["norm_grad"] = norm.grad;
+    return {made.sum, product(made.y.reshape({-1, matrix.size(1)}), matrix.t())
+                          .view(with_width(x, matrix.size(0)))};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    at::Tensor dx = gradients[0];
+    if (gradients[1].defined()) {
+      const variable_list saved = context->get_saved_variables();
+      const at::Tensor& matrix = saved[3];
+      const at::Tensor dy_MO = gradients[1].reshape({-1, matrix.size(0)});
+      const at::Tensor read_MC = product(dy_MO, matrix);  // First its gradient.
+      dx = normalise_backward(saved, gradient_target_like(context, saved[2], "norm_grad"),
+                              gradients[0], read_MC, read_MC);
+      add_to_gradient(context, dy_MO, read_MC);
+    }
+    return gradients_of(context, dx, 5);
   }
 };
 
@@ -215,6 +247,11 @@ struct SwiGluLinear : Function<SwiGluLinear> {
     return {dgate_up, {}};
   }
 };
+
+at::Tensor with_bias(const Projection& projection, const at::Tensor& y) {
+  const at::Tensor& bias = projection.bias.value;
+  return bias.defined() ? y.add(bias.to(y.scalar_type())) : y;
+}
 
 /// For kernels that have no way back. LibTorch's own ones cut a tensor into parts for its threads,
 /// and at the end of each the bits are others: a row's would hang on those that are read beside it.
@@ -276,9 +313,7 @@ void linear_into(const at::Tensor& out_MO, const Weight& weight, const at::Tenso
 }
 
 at::Tensor project(const Projection& projection, const at::Tensor& x) {
-  const at::Tensor y = linear(projection.weight, x);
-  const at::Tensor& bias = projection.bias.value;
-  return bias.defined() ? y.add(bias.to(y.scalar_type())) : y;
+  return with_bias(projection, linear(projection.weight, x));
 }
 
 at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilon) {
@@ -290,25 +325,31 @@ at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilo
 }
 
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon) {
-  if (!on_cpu(x)) return composite::rms_norm(x, weight.value, epsilon);
-  return RmsNorm::apply(x.contiguous(), weight, epsilon);
-}
-
-std::pair<at::Tensor, at::Tensor> forked_rms_norm(const Weight& weight, const at::Tensor& x,
-                                                  double epsilon) {
-  if (!on_cpu(x)) return {x, composite::rms_norm(x, weight.value, epsilon)};
-  const variable_list both = ForkedRmsNorm::apply(x.contiguous(), weight, epsilon);
-  return {both[0], both[1]};
+  return add_rms_norm(weight, x, {}, epsilon).second;
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,
                                                const at::Tensor& delta, double epsilon) {
   if (!on_cpu(x)) {
-    const at::Tensor sum = x.add(delta);
+    const at::Tensor sum = delta.defined() ? x.add(delta) : x;
     return {sum, composite::rms_norm(sum, weight.value, epsilon)};
   }
-  const variable_list both = AddRmsNorm::apply(x.contiguous(), delta.contiguous(), weight, epsilon);
+  const variable_list both = RmsNorm::apply(x.contiguous(), dense_if_any(delta), weight, epsilon);
   return {both[0], both[1]};
+}
+
+std::pair<at::Tensor, at::Tensor> project_rms_norm(const Projection& projection, const Weight& norm,
+                                                   const at::Tensor& x, const at::Tensor& delta,
+                                                   double epsilon) {
+  const Weight& weight = projection.weight;
+  const bool learns = has_gradient(x) || (delta.defined() && has_gradient(delta));
+  if (!on_cpu(x) || !learns || weight.stored) {
+    const auto [sum, y] = add_rms_norm(norm, x, delta, epsilon);
+    return {sum, project(projection, y)};
+  }
+  const variable_list both =
+      RmsNormLinear::apply(x.contiguous(), dense_if_any(delta), norm, epsilon, weight);
+  return {both[0], with_bias(projection, both[1])};
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {
@@ -317,8 +358,8 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
 
 at::Tensor project_swiglu(const Projection& projection, const at::Tensor& gate_up) {
   const bool has_kernel = on_cpu(gate_up) && has_gradient(gate_up) && !projection.weight.stored;
-  if (!has_kernel || projection.bias.exists()) return project(projection, swiglu(gate_up));
-  return SwiGluLinear::apply(gate_up.contiguous(), projection.weight);
+  if (!has_kernel) return project(projection, swiglu(gate_up));
+  return with_bias(projection, SwiGluLinear::apply(gate_up.contiguous(), projection.weight));
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) {

@@ -40,14 +40,16 @@ at::Tensor layer_norm(const Projection& norm, const at::Tensor& x, double epsilo
 /// RMSNorm over the last dimension.
 at::Tensor rms_norm(const Weight& weight, const at::Tensor& x, double epsilon);
 
-/// (x, RMSNorm of it): the residual stream and what the next part reads, with one pass back for the
-/// gradients of both.
-std::pair<at::Tensor, at::Tensor> forked_rms_norm(const Weight& weight, const at::Tensor& x,
-                                                  double epsilon);
-
-/// (x + delta, RMSNorm of it): the same of a sum, in one pass forwards too.
+/// (x + delta, RMSNorm of it): the residual stream and what the next part reads, in one pass in
+/// each direction. An undefined delta is none.
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const Weight& weight, const at::Tensor& x,
                                                const at::Tensor& delta, double epsilon);
+
+/// (x + delta, project() of RMSNorm of it), with the same bits, which keeps nothing between the two
+/// for the way back.
+std::pair<at::Tensor, at::Tensor> project_rms_norm(const Projection& projection, const Weight& norm,
+                                                   const at::Tensor& x, const at::Tensor& delta,
+                                                   double epsilon);
 
 /// silu(first half) * second half of the last dimension.
 at::Tensor swiglu(const at::Tensor& gate_up);

@@ -87,11 +87,11 @@ TEST(OperationsTest, RmsNormWithAndWithoutResidualMatchesFp64) {
   }
 }
 
-TEST(OperationsTest, AForkedRmsNormAddsBothGradients) {
+TEST(OperationsTest, ARmsNormBesideItsInputAddsBothGradients) {
   const at::Tensor x = leaf(random({2, 7, 37}, 1), at::kFloat);
   const Weight weight = trainable(random({37}, 3));
   const at::Tensor dx = random({2, 7, 37}, 5);
-  const auto [same, y] = forked_rms_norm(weight, x, 1e-5);
+  const auto [same, y] = add_rms_norm(weight, x, {}, 1e-5);
   EXPECT_TRUE(at::equal(same, x));
   EXPECT_TRUE(at::equal(y, rms_norm(weight, x, 1e-5)));
   (same * dx + y * y).sum().backward();
@@ -101,7 +101,7 @@ TEST(OperationsTest, AForkedRmsNormAddsBothGradients) {
   (x64 * dx + composite::rms_norm(x64, weight64, 1e-5).square()).sum().backward();
   expect_near(x.grad(), x64.grad(), 1e-5, "dx");
   expect_near(weight.grad, weight64.grad(), 1e-5, "dweight");
-  forked_rms_norm(weight, x, 1e-5).first.sum().backward();  // Nobody reads the norm.
+  add_rms_norm(weight, x, {}, 1e-5).first.sum().backward();  // Nobody reads the norm.
   expect_near(x.grad(), x64.grad() + 1, 1e-5, "dx of x alone");
 }
 
@@ -173,6 +173,42 @@ TEST(OperationsTest, SwiGluWithItsProjectionHasTheBitsOfBoth) {
     const auto together = learned(project_swiglu);
     for (size_t i = 0; i < apart.size(); ++i) {
       EXPECT_TRUE(at::equal(together[i], apart[i])) << i << type;
+    }
+  }
+}
+
+TEST(OperationsTest, RmsNormWithItsProjectionHasTheBitsOfBoth) {
+  using Both = std::pair<at::Tensor, at::Tensor>;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const bool adds : {false, true}) {
+      const auto learned = [&](const auto& operation) {
+        const at::Tensor x = leaf(random({3, 40, 64}, 1), type);
+        const at::Tensor delta = adds ? leaf(random({3, 40, 64}, 2), type) : at::Tensor();
+        const Weight norm = trainable(random({64}, 3));
+        Projection projection{.weight = trainable(random({32, 64}, 4)), .bias = {}};
+        projection.bias.value = random({32}, 5).to(at::kFloat).set_requires_grad(true);
+        if (type != at::kFloat)
+          projection.weight.narrow = projection.weight.value.detach().to(type);
+        const auto [sum, y] = operation(projection, norm, x, delta, 1e-5);
+        ((sum * random({3, 40, 64}, 6).to(type)).sum() + (y * y).sum()).backward();
+        (operation(projection, norm, x, delta, 1e-5).first * 3).sum().backward();
+        return std::vector{sum.detach(),
+                           y.detach(),
+                           x.grad(),
+                           adds ? delta.grad() : x.grad(),
+                           norm.grad,
+                           projection.weight.grad,
+                           projection.bias.value.grad()};
+      };
+      const auto apart = learned([](const Projection& projection, const Weight& norm,
+                                    const at::Tensor& x, const at::Tensor& delta, double epsilon) {
+        const auto [sum, y] = add_rms_norm(norm, x, delta, epsilon);
+        return Both(sum, project(projection, y));
+      });
+      const auto together = learned(project_rms_norm);
+      for (size_t i = 0; i < apart.size(); ++i) {
+        EXPECT_TRUE(at::equal(together[i], apart[i])) << i << type << adds;
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "atoll/method/method.h"
 #include "atoll/method/sharding.h"
 #include "atoll/method/topology.h"
+#include "atoll/weights/families.h"
 
 namespace atl::plan {
 namespace {
@@ -32,10 +33,12 @@ double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bo
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto ff = static_cast<double>(model.intermediate_size);
   const auto heads = static_cast<double>(model.num_heads);
-  // Per token and layer. Kernels keep two sums and two norms, queries, keys and values before and
-  // after their norms, attention's result, gates and ups (model/operations.cpp).
-  // Autograd keeps the factors of each operation beside them (model/composite.cpp).
-  const double layer = is_cpu ? 11 * hidden + 2 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
+  // Per token and layer. Kernels keep two sums, queries, keys and values, before their norms too
+  // where they have some, attention's result, gates and ups (model/operations.cpp). Autograd keeps
+  // the factors of each operation beside them (model/composite.cpp).
+  const bool has_norms = weights::family_of(model).design.qk_norm != weights::QkNorm::kNone;
+  const double layer =
+      is_cpu ? (has_norms ? 9 : 6) * hidden + 2 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
   // The embedding and the last hidden states with their gradient; one more layer for what a
   // backward pass makes.
   const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;

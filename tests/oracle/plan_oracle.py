@@ -283,7 +283,7 @@ def state(plan, processes, shard):
 
 def activations(plan, rows, is_cpu):
     h, f, layers = plan["hidden"], plan["ff"], plan["layers"]
-    layer = 11 * h + 2 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
+    layer = 9 * h + 2 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
     kept = layers * h + 2 * layer if plan["activation_checkpointing"] else layer * (layers + 1)
     size = 2 if plan["precision"] == "bf16" else 4
     return 4 * (8 << 20) + size * rows * plan["sequence_length"] * (kept + 4 * h)
@@ -481,7 +481,7 @@ def check_activations():
     hidden, layers = 256, 6
     small, large = (peak_bytes(rows, hidden, layers) for rows in (8, 24))
     ff = 8 * hidden // 3 // 8 * 8 + 8
-    said = 16 * 4 * 256 * ((11 * hidden + 2 * ff + 3 * hidden // 64 + 2) * (layers + 1) + 4 * hidden)
+    said = 16 * 4 * 256 * ((9 * hidden + 2 * ff + 3 * hidden // 64 + 2) * (layers + 1) + 4 * hidden)
     real = large - small
     assert 0.75 * said < real < 1.25 * said, f"16 rows more take {real / 1e6:.0f} MB, the plan says {said / 1e6:.0f} MB"
     return real / said

@@ -1,0 +1,133 @@
+#include "atoll/model/buffer_pool.h"
+
+#include <ATen/ops/full.h>
+#include <c10/core/CPUAllocator.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <random>
+#include <vector>
+
+namespace atl::model {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+TEST(BufferPoolTest, ASizeThatComesBackHasTheSameBlock) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  BufferPool::Block* const first = pool.take(3 * kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first->data()) % 64, 0);
+  std::memset(first->data(), 1, 3 * kMiB);
+  pool.give_back(first);
+  BufferPool::Block* const smaller = pool.take(3 * kMiB - 100'000);
+  EXPECT_EQ(smaller, first);
+  BufferPool::Block* const second = pool.take(3 * kMiB);
+  EXPECT_NE(second, first);
+  pool.give_back(smaller);
+  pool.give_back(second);
+}
+
+TEST(BufferPoolTest, WhatIsMuchSmallerHasABlockOfItsOwn) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  BufferPool::Block* const large = pool.take(8 * kMiB);
+  BufferPool::Block* const first = pool.take(3 * kMiB);
+  BufferPool::Block* const second = pool.take(3 * kMiB);
+  pool.give_back(first);
+  pool.give_back(second);
+  BufferPool::Block* const small = pool.take(kMiB);
+  EXPECT_EQ(small->size, kMiB + 4096);
+  pool.give_back(small);
+  pool.give_back(large);
+}
+
+TEST(BufferPoolTest, FreeBlocksMakeWayBeforeThePoolGrows) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  std::vector<BufferPool::Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(2 * kMiB));
+  const size_t most = pool.mapped_bytes();
+  for (BufferPool::Block* const block : blocks) pool.give_back(block);
+  EXPECT_EQ(pool.mapped_bytes(), most);
+  BufferPool::Block* const large = pool.take(30 * kMiB);
+  EXPECT_LE(pool.mapped_bytes(), most + most / BufferPool::kSlack);
+  pool.give_back(large);
+}
+
+TEST(BufferPoolTest, WhatRestsForLongIsGivenBack) {
+  ManualClock clock;
+  BufferPool pool(clock);
+  BufferPool::Block* const old = pool.take(8 * kMiB);
+  BufferPool::Block* const used = pool.take(2 * kMiB);
+  pool.give_back(old);
+  clock.advance(BufferPool::kLongestRest + std::chrono::seconds(1));
+  pool.give_back(used);
+  EXPECT_LT(pool.mapped_bytes(), 3 * kMiB);
+}
+
+TEST(BufferPoolTest, NoTwoBlocksOverlapAndThePoolIsNeverLargerThanMostWasInUse) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  std::mt19937 random(7);
+  struct Held {
+    BufferPool::Block* block;
+    size_t size;
+    int value;
+  };
+  std::vector<Held> held;
+  size_t used = 0;
+  size_t most_used = 0;
+  for (int step = 0; step < 3000; ++step) {
+    if (held.empty() || random() % 2 == 0) {
+      const size_t size = kMiB / 8 + random() % kMiB;
+      BufferPool::Block* const block = pool.take(size);
+      std::memset(block->data(), step % 251, size);
+      held.push_back({block, size, step % 251});
+      used += block->size;
+    } else {
+      const size_t index = random() % held.size();
+      const Held one = held[index];
+      const auto* const bytes = static_cast<const unsigned char*>(one.block->data());
+      ASSERT_TRUE(bytes[0] == one.value && bytes[one.size / 2] == one.value &&
+                  bytes[one.size - 1] == one.value);
+      used -= one.block->size;
+      pool.give_back(one.block);
+      held[index] = held.back();
+      held.pop_back();
+    }
+    most_used = std::max(most_used, used);
+    ASSERT_LE(pool.mapped_bytes(), most_used + most_used / BufferPool::kSlack);
+  }
+  for (const Held& one : held) pool.give_back(one.block);
+}
+
+TEST(BufferPoolTest, WhatNoMachineHasIsRefusedAndCostsNothing) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  EXPECT_THROW(pool.take(size_t{1} << 60), std::bad_alloc);
+  pool.give_back(pool.take(kMiB));
+  EXPECT_LT(pool.mapped_bytes(), 2 * kMiB);
+}
+
+TEST(BufferPoolTest, LargeTensorsOfTheProcessAreUsedAgain) {
+  pool_large_tensors();
+  const void* first = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor values = at::full({1 << 20}, i, at::kFloat);
+    EXPECT_EQ(values[(1 << 20) - 1].item<float>(), static_cast<float>(i));
+    if (first == nullptr) first = values.const_data_ptr();
+    EXPECT_EQ(values.const_data_ptr(), first);
+  }
+  c10::Allocator* const allocator = c10::GetCPUAllocator();
+  for (const size_t size : {size_t{0}, size_t{100}, 2 * kMiB}) {
+    void* const bytes = allocator->raw_allocate(size);
+    if (size > 0) std::memset(bytes, 1, size);
+    allocator->raw_deallocate(bytes);
+  }
+}
+
+}  // namespace
+}  // namespace atl::model
