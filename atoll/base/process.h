@@ -17,8 +17,8 @@ std::string sibling_program(const std::string& name);
 void prepare_process();
 
 /// At the start of the main of a program that takes part in a run: memory that is let go of is kept
-/// for what comes next. Given back to the system at every step or frame, its pages would have to be
-/// cleared again (2.5 % of a training step, a fifth of an exchange).
+/// for what comes next. Given back to the system at every frame, its pages would have to be cleared
+/// again (a fifth of an exchange). Large tensors have a pool of their own (model/pooled_tensors.h).
 void keep_freed_memory();
 
 /// This thread, and those that it starts, compute when nobody else wants to.

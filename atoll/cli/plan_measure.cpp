@@ -83,10 +83,7 @@ Machine measure_machine(const MeasureOptions& options, const Clock& clock) {
   for (int64_t rank = 0; rank < options.processes; ++rank) {
     run::RunConfig config = measured_config(options);
     if (options.processes > 1) {
-      run::take_own_share(config.train, {.rank = rank,
-                                         .size = options.processes,
-                                         .local_rank = rank,
-                                         .local_size = options.processes});
+      run::take_own_share(config.train, {.local_rank = rank, .local_size = options.processes});
     }
     commands.push_back(command_of(config));
   }

@@ -25,7 +25,7 @@
 #include "atoll/cli_torch/layers_of_servers.h"
 #include "atoll/cli_torch/serve_command.h"
 #include "atoll/island/island.h"
-#include "atoll/model/buffer_pool.h"
+#include "atoll/model/pooled_tensors.h"
 #include "atoll/model/spinning.h"
 #include "atoll/run/live_view.h"
 #include "atoll/run/run_folder.h"
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   // threads started later inherit this.
   at::globalContext().setFlushDenormal(true);
   atl::keep_freed_memory();
-  atl::model::pool_large_tensors();
+  const atl::model::PooledTensors pooled;
   const atl::model::Spinning spinning;
   CLI::App app("Atoll: the commands that need LibTorch.", "atoll");
   app.set_version_flag("--version", atl::cli::build_text());

@@ -13,6 +13,7 @@
 #include "atoll/base/check.h"
 #include "atoll/base/error.h"
 #include "atoll/base/event.h"
+#include "atoll/data/mixture.h"
 #include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
@@ -63,6 +64,8 @@ run::RunConfig own_config(const std::string& leaders, const Asked& asked,
   if (config.train.device.starts_with("cuda")) config.train.device = "cuda";
   run::RunConfig own = config;
   run::apply(own, asked.config_file, asked.overrides);
+  // Of text that process 0 packed, the store is where it says.
+  if (data::holds_tokens(own.data.path)) config.data.path = own.data.path;
   config.train.threads = own.train.threads;
   config.train.device = own.train.device;
   run::take_own_share(config.train, place);

@@ -125,7 +125,7 @@ at::Tensor Decoder::layer_with(int64_t index, const at::Tensor& x_BTC, const Wit
     const at::Tensor middle_BTC = residual_BTC + attended_BTC;
     return middle_BTC + mlp(layer, norm(layer.mlp_norm, residual_BTC), with);
   }
-  if (config_.num_experts == 0 && has_gradient(x_BTC)) {
+  if (config_.num_experts == 0 && is_at_once(x_BTC)) {
     const Mlp& mlp = layer.mlps.front();
     const auto [middle_BTC, inner_BTF] =
         add_and_project(layer.mlp_norm, mlp.input, {index, weights::Role::kMlpInput}, residual_BTC,
@@ -236,10 +236,12 @@ at::Tensor Decoder::attend(const Layer& layer, at::Tensor qkv_BTF, const With& w
                    with.adapted);
 }
 
+bool Decoder::is_at_once(const at::Tensor& x) const { return trains_ || has_gradient(x); }
+
 at::Tensor Decoder::mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const {
   constexpr int64_t kSlice = 1024;  // Tokens: what is inside an MLP is several times as wide.
   const at::Tensor x_MC = x_BTC.flatten(0, 1);
-  if (trains_ || has_gradient(x_MC) || x_MC.size(0) <= kSlice) {
+  if (is_at_once(x_MC) || x_MC.size(0) <= kSlice) {
     return mlp_of(layer, x_MC, with.adapted, with.losses).view(x_BTC.sizes());
   }
   const at::Tensor out_MC = at::empty_like(x_MC);

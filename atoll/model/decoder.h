@@ -67,7 +67,7 @@ class Decoder {
     Weight query_norm, key_norm, sinks;
     std::vector<Mlp> mlps;  // One, or each expert's.
   };
-  /// The residual stream, and what a part reads of it.
+  /// The residual stream, and what a part reads of it, or its first projection of that.
   using Read = std::pair<at::Tensor, at::Tensor>;
   /// What a layer is told beside what it reads.
   struct With {
@@ -87,6 +87,8 @@ class Decoder {
                        const at::Tensor& delta_BTC, const With& with) const;
   at::Tensor with_norm(const Layer& layer, const at::Tensor& qkv_BTF) const;
   at::Tensor attend(const Layer& layer, at::Tensor qkv_BTF, const With& with) const;
+  /// Whether an MLP has all rows at once, as a way back needs it, or slices of them.
+  bool is_at_once(const at::Tensor& x) const;
   at::Tensor mlp(const Layer& layer, const at::Tensor& x_BTC, const With& with) const;
   at::Tensor mlp_of(const Layer& layer, const at::Tensor& x_MC, const AdaptedRows& adapted,
                     LayerLosses* losses) const;

@@ -191,8 +191,9 @@ struct RmsNormLinear : Function<RmsNormLinear> {
       const at::Tensor& matrix = saved[3];
       const at::Tensor dy_MO = gradients[1].reshape({-1, matrix.size(0)});
       const at::Tensor read_MC = product(dy_MO, matrix);  // First its gradient.
+      const bool learns = gradient_target(context).defined();
       dx = normalise_backward(saved, gradient_target_like(context, saved[2], "norm_grad"),
-                              gradients[0], read_MC, read_MC);
+                              gradients[0], read_MC, learns ? read_MC : at::Tensor());
       add_to_gradient(context, dy_MO, read_MC);
     }
     return gradients_of(context, dx, 5);

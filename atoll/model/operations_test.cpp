@@ -157,60 +157,91 @@ TEST(OperationsTest, SwiGluMatchesFp64AlsoFarFromZero) {
   expect_near(x.grad(), x64.grad(), 1e-6, "dx");
 }
 
+/// A projection to 32, of a matrix of 64 inputs.
+Projection projection_of(at::ScalarType type, bool has_bias) {
+  Projection made{.weight = trainable(random({32, 64}, 2)), .bias = {}};
+  if (type != at::kFloat) made.weight.narrow = made.weight.value.detach().to(type);
+  if (has_bias) made.bias.value = random({32}, 5).to(at::kFloat).set_requires_grad(true);
+  return made;
+}
+
+void add_gradients(std::vector<at::Tensor>& to, const Projection& projection) {
+  to.push_back(projection.weight.grad);
+  if (projection.bias.exists()) to.push_back(projection.bias.value.grad());
+}
+
+void expect_equal(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(got[i], wanted[i])) << i;
+}
+
 TEST(OperationsTest, SwiGluWithItsProjectionHasTheBitsOfBoth) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const auto learned = [&](const auto& operation) {
-      const at::Tensor x = leaf(random({3, 40, 2 * 64}, 1) * 3, type);
-      Weight weight = trainable(random({32, 64}, 2));
-      if (type != at::kFloat) weight.narrow = weight.value.detach().to(type);
-      const at::Tensor y = operation({.weight = weight, .bias = {}}, x);
-      y.backward(random({3, 40, 32}, 3).to(type));
-      return std::vector{y.detach(), x.grad(), weight.grad};
-    };
-    const auto apart = learned([](const Projection& projection, const at::Tensor& x) {
-      return project(projection, swiglu(x));
-    });
-    const auto together = learned(project_swiglu);
-    for (size_t i = 0; i < apart.size(); ++i) {
-      EXPECT_TRUE(at::equal(together[i], apart[i])) << i << type;
+    for (const bool has_bias : {false, true}) {
+      const auto learned = [&](const auto& operation) {
+        const at::Tensor x = leaf(random({3, 40, 2 * 64}, 1) * 3, type);
+        const Projection projection = projection_of(type, has_bias);
+        const at::Tensor y = operation(projection, x);
+        y.backward(random({3, 40, 32}, 3).to(type));
+        std::vector made{y.detach(), x.grad()};
+        add_gradients(made, projection);
+        return made;
+      };
+      expect_equal(learned(project_swiglu), learned([](const auto& projection, const auto& x) {
+                     return project(projection, swiglu(x));
+                   }));
     }
   }
 }
 
+enum class Read { kBoth, kSum, kProjection };
+
+/// What is made, and all gradients, where so much of it is read.
+template <typename Operation>
+std::vector<at::Tensor> with_norm(const Operation& operation, at::ScalarType type, bool adds,
+                                  bool has_bias, Read read) {
+  const at::Tensor x = leaf(random({3, 40, 64}, 1), type);
+  const at::Tensor delta = adds ? leaf(random({3, 40, 64}, 3), type) : at::Tensor();
+  const Weight norm = trainable(random({64}, 4));
+  const Projection projection = projection_of(type, has_bias);
+  const auto [sum, y] = operation(projection, norm, x, delta, 1e-5);
+  at::Tensor loss = at::zeros({});
+  if (read != Read::kProjection) loss = loss + (sum * random({3, 40, 64}, 6).to(type)).sum();
+  if (read != Read::kSum) loss = loss + (y * y).sum();
+  loss.backward();
+  std::vector made{sum.detach(), y.detach(), x.grad(), norm.grad, projection.weight.grad};
+  if (adds) made.push_back(delta.grad());
+  if (has_bias && read != Read::kSum) made.push_back(projection.bias.value.grad());
+  return made;
+}
+
 TEST(OperationsTest, RmsNormWithItsProjectionHasTheBitsOfBoth) {
-  using Both = std::pair<at::Tensor, at::Tensor>;
+  const auto apart = [](const Projection& projection, const Weight& norm, const at::Tensor& x,
+                        const at::Tensor& delta, double epsilon) {
+    const auto [sum, y] = add_rms_norm(norm, x, delta, epsilon);
+    return std::pair(sum, project(projection, y));
+  };
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const bool adds : {false, true}) {
-      const auto learned = [&](const auto& operation) {
-        const at::Tensor x = leaf(random({3, 40, 64}, 1), type);
-        const at::Tensor delta = adds ? leaf(random({3, 40, 64}, 2), type) : at::Tensor();
-        const Weight norm = trainable(random({64}, 3));
-        Projection projection{.weight = trainable(random({32, 64}, 4)), .bias = {}};
-        projection.bias.value = random({32}, 5).to(at::kFloat).set_requires_grad(true);
-        if (type != at::kFloat)
-          projection.weight.narrow = projection.weight.value.detach().to(type);
-        const auto [sum, y] = operation(projection, norm, x, delta, 1e-5);
-        ((sum * random({3, 40, 64}, 6).to(type)).sum() + (y * y).sum()).backward();
-        (operation(projection, norm, x, delta, 1e-5).first * 3).sum().backward();
-        return std::vector{sum.detach(),
-                           y.detach(),
-                           x.grad(),
-                           adds ? delta.grad() : x.grad(),
-                           norm.grad,
-                           projection.weight.grad,
-                           projection.bias.value.grad()};
-      };
-      const auto apart = learned([](const Projection& projection, const Weight& norm,
-                                    const at::Tensor& x, const at::Tensor& delta, double epsilon) {
-        const auto [sum, y] = add_rms_norm(norm, x, delta, epsilon);
-        return Both(sum, project(projection, y));
-      });
-      const auto together = learned(project_rms_norm);
-      for (size_t i = 0; i < apart.size(); ++i) {
-        EXPECT_TRUE(at::equal(together[i], apart[i])) << i << type << adds;
+      for (const bool has_bias : {false, true}) {
+        for (const Read read : {Read::kBoth, Read::kSum, Read::kProjection}) {
+          expect_equal(with_norm(project_rms_norm, type, adds, has_bias, read),
+                       with_norm(apart, type, adds, has_bias, read));
+        }
       }
     }
   }
+}
+
+/// They are one node of the graph, which keeps nothing between them.
+TEST(OperationsTest, RmsNormWithItsProjectionIsOneOperation) {
+  const at::Tensor x = leaf(random({3, 40, 64}, 1), at::kFloat);
+  Projection projection = projection_of(at::kFloat, /*has_bias=*/false);
+  projection.weight.grad = at::Tensor();  // Nobody wants it.
+  const auto [sum, y] = project_rms_norm(projection, trainable(random({64}, 4)), x, {}, 1e-5);
+  EXPECT_EQ(sum.grad_fn(), y.grad_fn());
+  y.sum().backward();
+  EXPECT_TRUE(x.grad().defined());
 }
 
 TEST(OperationsTest, HeadNormLeavesValuesAlone) {

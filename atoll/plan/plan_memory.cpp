@@ -28,17 +28,35 @@ double encodings_held(collective::Topology topology, int num_members) {
 
 bool is_on_cpu(const method::TrainOptions& train) { return train.device == "cpu"; }
 
+/// Of a token in a layer, vectors of the hidden size (model/operations.cpp): two sums, queries,
+/// keys and values, and attention's result.
+double kept_by_kernels(const weights::ModelConfig& model) {
+  const weights::LayerDesign& design = weights::family_of(model).design;
+  double kept = 6;
+  if (design.qk_norm != weights::QkNorm::kNone) kept += 3;  // From before their norms too.
+  // Only RMSNorms whose result a single projection reads are not kept.
+  const bool forgets =
+      design.norm == weights::NormKind::kRms && design.norm_place == weights::NormPlace::kBefore;
+  if (!forgets) kept += 2;
+  if (model.num_experts > 0) {  // The MLPs' norm is kept, and what is dealt to experts.
+    kept += (forgets ? 1 : 0) + 4 * static_cast<double>(model.experts_per_token);
+  }
+  if (design.norm_place == weights::NormPlace::kAround) kept += 2;
+  return kept;
+}
+
 /// FP32, all layers.
 double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bool is_cpu) {
   const auto hidden = static_cast<double>(model.hidden_size);
-  const auto ff = static_cast<double>(model.intermediate_size);
+  const bool is_by_gelu =
+      weights::family_of(model).design.mlp == weights::MlpKind::kGatedByGelu;  // Autograd's.
+  const auto ff = static_cast<double>(model.intermediate_size) * (is_by_gelu ? 2 : 1) *
+                  static_cast<double>(model.num_experts > 0 ? model.experts_per_token : 1);
   const auto heads = static_cast<double>(model.num_heads);
-  // Per token and layer. Kernels keep two sums, queries, keys and values, before their norms too
-  // where they have some, attention's result, gates and ups (model/operations.cpp). Autograd keeps
-  // the factors of each operation beside them (model/composite.cpp).
-  const bool has_norms = weights::family_of(model).design.qk_norm != weights::QkNorm::kNone;
   const double layer =
-      is_cpu ? (has_norms ? 9 : 6) * hidden + 2 * ff + 3 * heads + 2 : 16 * hidden + 4 * ff + heads;
+      is_cpu ? kept_by_kernels(model) * hidden + 2 * ff + 3 * heads + 2
+             // Autograd keeps the factors of each operation beside them (model/composite.cpp).
+             : 16 * hidden + 4 * ff + heads;
   // The embedding and the last hidden states with their gradient; one more layer for what a
   // backward pass makes.
   const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;

@@ -9,9 +9,8 @@ namespace atl::run {
 
 void take_own_share(method::TrainOptions& train, const ProcessPlace& place) {
   if (train.threads == 0) {
-    const int64_t cpus = std::max<int64_t>(1, std::thread::hardware_concurrency());
-    train.threads =
-        place.num_cpus > 0 ? place.num_cpus : std::max<int64_t>(1, cpus / place.local_size);
+    const int64_t share = std::thread::hardware_concurrency() / place.local_size;
+    train.threads = place.num_cpus > 0 ? place.num_cpus : std::max<int64_t>(1, share);
   }
   if (train.device == "cuda") train.device = fmt::format("cuda:{}", place.local_rank);
 }

@@ -12,9 +12,10 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parent.parent)]
 import slurm_cluster  # noqa: E402
 from kept_port import KeptPort  # noqa: E402
+from small_store import make_store  # noqa: E402
 from swarm_run import DEADLINE_S, wait_for  # noqa: E402
 
 ATOLL, STORE = "", ""
@@ -171,6 +172,9 @@ class LossesTest(ProcessesTestCase):
         for shard in "none", "zero1", "zero3":
             self.train(shard, "--processes-per-island", "2", code=code, log=f"log-{shard}", train__shard=shard, **settings)
             self.assertIn("training diverged", self.said(f"log-{shard}"))
+        for more in [], ["--processes-per-island", "2"]:
+            self.train("bf16", *more, code=code, log=f"log-bf16{len(more)}", train__precision="bf16", **settings)
+            self.assertIn("training diverged", self.said(f"log-bf16{len(more)}"))
 
     def test_islands_of_several_processes_agree(self):
         several = {"sync.method": "diloco", "sync.sync_every": 5}
@@ -292,6 +296,16 @@ class RefusedTest(ProcessesTestCase):
             self.finish(process, code=2 if rank else 1, log=f"log-{rank}")
             self.assertIn("train.lr = 0.002", self.said(f"log-{rank}"))
             self.assertIn("process 0 has 0.001", self.said(f"log-{rank}"))
+
+    def test_another_token_store_is_named(self):
+        other = self.folder / "other"
+        make_store(ATOLL, other, ["email"])
+        port = self.port()
+        for rank, store in enumerate((STORE, str(other))):
+            words = [store if word == STORE else word for word in self.words("run")]
+            self.start(words, as_torchrun(rank, 2, port), log=f"log-{rank}")
+        wait_for(lambda: all("another token store" in self.said(f"log-{rank}") for rank in (0, 1)), "both to say so")
+        self.assertIn(str(other), self.said("log-1"))
 
     def test_a_mistake_of_all_is_told_by_each(self):
         for rank, process in enumerate(self.start_by_hand(2, "run", train__warmup_steps=30)):
