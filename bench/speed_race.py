@@ -22,9 +22,10 @@ from utilisation_links import flags, wan
 H = 20
 MODEL = {"model.hidden_size": 256, "model.intermediate_size": 688, "model.num_layers": 4, "model.num_heads": 4, "model.num_kv_heads": 4,
          "model.max_positions": 128, "train.sequence_length": 128, "train.batch_rows": 8, "train.log_every": 1, "train.eval_rows": 8,
-         "train.checkpoint_every": 0, "swarm.min_replicas": 2, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.9}
-STREAMING = {"sync.method": "streaming_diloco", "sync.codec": "e3m0", "sync.sync_every": H, "sync.num_fragments": 2,
-             "sync.fragment_sync_delay": H // 4}
+         "train.checkpoint_every": 0, "swarm.min_replicas": 2}
+# A fragment of each layer, and one of what is outside: pieces alike, so that the line always carries one.
+STREAMING = {"sync.method": "streaming_diloco", "sync.codec": "e3m0", "sync.sync_every": H, "sync.num_fragments": 5,
+             "sync.fragment_sync_delay": H // 2, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.9}
 SPARSE = {"sync.method": "sparse_loco", "sync.sync_every": H}
 ALONE = {"sync.method": "diloco", "sync.sync_every": 10 ** 6}
 
