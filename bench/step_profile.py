@@ -49,13 +49,14 @@ def group_of(dso, function):
 
 
 def shares(recorded):
-    text = run(["perf", "report", "-i", str(recorded), "--no-children", "--stdio", "-F", "overhead,dso,sym", "-t", ";", "-w", "0,0,0"])
+    text = run(["perf", "report", "-i", str(recorded), "--no-children", "--stdio", "-F", "sample,dso,sym", "-t", ";", "-w", "0,0,0"])
     found = collections.Counter()
     for line in text.splitlines():
         fields = line.split(";")
-        if len(fields) >= 3 and fields[0].strip().endswith("%"):
-            found[group_of(fields[1].strip(), fields[2].strip())] += float(fields[0].strip()[:-1]) / 100
-    return found
+        if len(fields) >= 3 and fields[0].strip().isdigit():
+            found[group_of(fields[1].strip(), fields[2].strip())] += int(fields[0])
+    total = found.total()
+    return collections.Counter({what: count / total for what, count in found.items()})
 
 
 def profile(arguments):
