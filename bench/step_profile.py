@@ -98,11 +98,11 @@ def main():
     if not shutil.which("perf"):
         sys.exit("step_profile: there is no perf (Debian: apt install linux-perf)")
     rate, found = profile(arguments)
+    if arguments.store:
+        store(arguments, rate, found)
     print(f"{arguments.size}, {arguments.precision}, {arguments.threads} thread(s): {rate:.0f} tokens/s")
     for what, share in found.most_common():
         print(f"  {share:6.1%}  {what}")
-    if arguments.store:
-        store(arguments, rate, found)
 
 
 if __name__ == "__main__":
