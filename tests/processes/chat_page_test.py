@@ -97,6 +97,16 @@ class ChatPageTest(unittest.TestCase):
             self.assertEqual(page.evaluate("JSON.stringify(messages.map(one => one.role + ' ' + one.content).slice(0, 1))"), '["user hi"]')
             self.assertEqual(page.evaluate("messages.length"), 2)
 
+    def test_what_is_said_before_the_models_are_known_waits_for_them(self):
+        with self.page() as (page, _):
+            page.wait("document.getElementById('model').value === 'fake'")
+            page.evaluate("document.getElementById('model').replaceChildren()")
+            page.evaluate("models = new Promise(done => setTimeout(done, 300)).then(loadModels); 0")
+            self.set(page, "tokens", 3)
+            self.say(page, "abc")
+            page.wait("document.querySelectorAll('#log .note').length === 1")
+            self.assertEqual(self.lines(page, "error"), [])
+
     def test_what_was_refused_is_not_said_again(self):
         with self.page() as (page, _):
             page.wait("document.getElementById('model').value === 'fake'")
