@@ -30,7 +30,7 @@ constexpr int kMostMeasuredThreads = 64;
 constexpr int64_t kMeasuredElements = int64_t{1} << 23;  // Of each matrix.
 
 /// The next one is another file, as older programs would think this one damaged.
-constexpr std::string_view kFormat = "1";
+constexpr std::string_view kFormat = "2";
 
 int64_t rounded(int64_t size) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 1))));

@@ -23,8 +23,9 @@ enum class Library : uint8_t {
   kMkl,      // Or the BLAS that LibTorch has in its place.
   kOneDnn,   // Into BF16 where both factors are BF16.
   kWidened,  // BF16 widened to FP32, and the product of that.
+  kTiles,    // Atoll's own (tile_products.h).
 };
-inline constexpr std::array<std::string_view, 3> kLibraryNames{"mkl", "onednn", "widened"};
+inline constexpr std::array<std::string_view, 4> kLibraryNames{"mkl", "onednn", "widened", "tiles"};
 std::string_view name_of(Library library);
 std::optional<Library> library_named(std::string_view name);
 

@@ -19,6 +19,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
+#include "atoll/model/tile_products.h"
 
 // LibTorch's own way to oneDNN, which no header of its names. Without it, or where it is not exact,
 // everything goes LibTorch's usual way.
@@ -88,8 +89,6 @@ void multiply_by_mkl(const at::Tensor& out_MN, const at::Tensor& a_MK, const at:
                      bool accumulates) {
   const std::optional<Layout> a = layout_of(a_MK);
   const std::optional<Layout> b = layout_of(b_KN);
-  if (!a) return multiply_by_mkl(out_MN, a_MK.contiguous(), b_KN, accumulates);
-  if (!b) return multiply_by_mkl(out_MN, a_MK, b_KN.contiguous(), accumulates);
   const int m = static_cast<int>(out_MN.size(0));
   const int n = static_cast<int>(out_MN.size(1));
   const int k = static_cast<int>(a_MK.size(1));
@@ -112,19 +111,30 @@ void multiply_by_libtorch(const at::Tensor& out_MN, const at::Tensor& a_MK, cons
   accumulates ? out_MN.add_(made_MN) : out_MN.copy_(made_MN);
 }
 
+at::Tensor with_layout(const at::Tensor& matrix) {
+  return layout_of(matrix) ? matrix : matrix.contiguous();
+}
+
 void multiply_fp32(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                    const at::Tensor& b_KN, bool accumulates) {
-  if (library == Library::kOneDnn && out_MN.is_contiguous()) {
+  if (library == Library::kTiles) {
+    multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
+  } else if (library == Library::kOneDnn && out_MN.is_contiguous()) {
     at::native::mkldnn_matmul(a_MK, b_KN, out_MN, accumulates ? 1.0F : 0.0F, 1.0F);
   } else {
     multiply_by_libtorch(out_MN, a_MK, b_KN, accumulates);
   }
 }
 
-/// Widened or by MKL, which end in FP32.
+/// By those that end in FP32.
 void multiply_bf16(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                    const at::Tensor& b_KN, bool accumulates) {
-  if (library == Library::kMkl) return multiply_by_mkl(out_MN, a_MK, b_KN, accumulates);
+  if (library == Library::kTiles) {
+    return multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
+  }
+  if (library == Library::kMkl) {
+    return multiply_by_mkl(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
+  }
   multiply_fp32(libraries_for(ProductTypes::kFp32).front(), out_MN, a_MK.to(at::kFloat),
                 b_KN.to(at::kFloat), accumulates);
 }
@@ -162,6 +172,8 @@ bool is_there(Library library, ProductTypes types) {
       return is_fp32 ? at::native::mkldnn_matmul != nullptr : has_wide_vectors();
     case Library::kWidened:
       return !is_fp32;
+    case Library::kTiles:
+      return has_tiles();
   }
   return false;
 }
@@ -172,11 +184,11 @@ std::vector<Library> suggested(ProductTypes types) {
   using enum Library;
   if (types == ProductTypes::kFp32) {
     if (is_amd() && has_wide_vectors()) return {kOneDnn, kMkl};
-    return {kMkl, kOneDnn};
+    return {kMkl, kOneDnn, kTiles};
   }
   if (!has_bf16_arithmetic()) return {kWidened, kMkl, kOneDnn};
-  if (types == ProductTypes::kBf16 || is_amd()) return {kOneDnn, kMkl, kWidened};
-  return {kMkl, kOneDnn, kWidened};
+  if (types == ProductTypes::kBf16 || is_amd()) return {kOneDnn, kMkl, kWidened, kTiles};
+  return {kMkl, kOneDnn, kWidened, kTiles};
 }
 
 std::vector<Library> usable(ProductTypes types) {
@@ -226,6 +238,8 @@ void multiply_by(Library library, const at::Tensor& out_MN, const at::Tensor& a_
     multiply_by_libtorch(out_MN, a_MK, b_KN, accumulates);
   } else if (types == ProductTypes::kBf16ToFp32) {
     multiply_bf16(library, out_MN, a_MK, b_KN, accumulates);
+  } else if (library == Library::kTiles && a_MK.size(1) <= kMostDepthIntoBf16) {
+    multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
   } else {
     const at::Tensor wide_MN = at::empty(out_MN.sizes(), out_MN.options().dtype(at::kFloat));
     multiply_bf16(library, wide_MN, a_MK, b_KN, /*accumulates=*/false);

@@ -4,6 +4,7 @@
 // each stay in registers beside the panel's two and one factor. No inline function of the standard
 // library is used here: the linker might take this copy of it for the whole program.
 #include "atoll/model/product_kernel.h"
+#include "atoll/model/turn_square.h"
 
 #if ATOLL_LANES != 4
 #include <immintrin.h>
@@ -12,11 +13,9 @@
 namespace atl::model {
 namespace {
 
-constexpr int kLanes = ATOLL_LANES;
 constexpr int kRows = ATOLL_ROWS;
 
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Words = uint32_t __attribute__((vector_size(kLanes * sizeof(float))));
 // As they lie in memory: of any type, and those of a file at any address.
 using LooseFloats =
     float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
@@ -98,35 +97,6 @@ void multiply_up_to(int64_t num_rows, int64_t count, const float* x, int64_t x_s
     multiply_up_to<Element, kCount - 1>(num_rows, count, x, x_stride, panel, panel_stride, out,
                                         out_stride, adds);
   }
-}
-
-template <int... kLane>
-struct Sequence {};
-#if ATOLL_LANES == 16
-using Lanes = Sequence<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif ATOLL_LANES == 8
-using Lanes = Sequence<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using Lanes = Sequence<0, 1, 2, 3>;
-#endif
-
-/// Swaps the corners of squares of 2 kStep words: part of turning a matrix about its diagonal.
-template <int kStep, int... kLane>
-__attribute__((always_inline)) inline void swap_corners(Words& upper, Words& lower,
-                                                        Sequence<kLane...>) {
-  const Words a = upper;
-  const Words b = lower;
-  upper = __builtin_shufflevector(a, b, ((kLane & kStep) != 0 ? kLanes + kLane - kStep : kLane)...);
-  lower = __builtin_shufflevector(a, b, ((kLane & kStep) != 0 ? kLanes + kLane : kLane + kStep)...);
-}
-
-template <int kStep>
-__attribute__((always_inline)) inline void turn_square(Words* square) {
-#pragma GCC unroll 16
-  for (int row = 0; row < kLanes; ++row) {
-    if ((row & kStep) == 0) swap_corners<kStep>(square[row], square[row + kStep], Lanes{});
-  }
-  if constexpr (kStep > 1) turn_square<kStep / 2>(square);
 }
 
 // Bytes: there are more rows than streams that processors foresee.

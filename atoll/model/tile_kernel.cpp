@@ -1,0 +1,285 @@
+// Compiled for x86-64-v4 with AMX (CMakeLists.txt). No inline function of the standard library is
+// used here, as in turn_square.h.
+#include "atoll/model/tile_kernel.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ATOLL_LANES 16
+#include "atoll/model/turn_square.h"
+
+namespace atl::model {
+namespace {
+
+constexpr int64_t kTileLanes = 16;
+constexpr int64_t kTileSize = kTileLanes * kStepDepth;
+constexpr int64_t kTileRowBytes = 64;
+
+/// 32 numbers on their way into a row of a tile: 16 pairs of BF16s.
+template <typename T>
+struct Row;
+template <>
+struct Row<float> {
+  __m512i low;   // The first half of a lane's depth, or all lanes at even depth.
+  __m512i high;  // The other one.
+};
+template <>
+struct Row<uint16_t> {
+  __m512i pairs;
+};
+
+__mmask16 mask(int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1U << count) - 1);
+}
+
+/// A lane's 32 of depth.
+Row<float> load_lane(const float* from, int64_t count) {
+  return {_mm512_maskz_loadu_epi32(mask(count), from),
+          _mm512_maskz_loadu_epi32(mask(count - 16), from + 16)};
+}
+Row<uint16_t> load_lane(const uint16_t* from, int64_t count) {
+  const __mmask32 is_there = count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+  return {_mm512_maskz_loadu_epi16(is_there, from)};
+}
+
+/// All lanes at two depths that follow on each other.
+Row<float> load_pair(const float* even, const float* odd, __mmask16 lanes, __mmask16 odd_lanes) {
+  return {_mm512_maskz_loadu_epi32(lanes, even), _mm512_maskz_loadu_epi32(odd_lanes, odd)};
+}
+Row<uint16_t> load_pair(const uint16_t* even, const uint16_t* odd, __mmask16 lanes,
+                        __mmask16 odd_lanes) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, even));
+  const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd_lanes, odd));
+  return {_mm512_or_si512(low, _mm512_slli_epi32(high, 16))};
+}
+
+/// The upper halves of words, as BF16s side by side: of a lane's depth in its order, or of even and
+/// odd depth in turns.
+template <bool kIsLane>
+__m512i in_pairs(const Row<float>& row) {
+  if constexpr (kIsLane) {
+    const __m512i odd_words =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(row.low, odd_words, row.high);
+  } else {
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(row.low, 16), row.high);
+  }
+}
+
+/// The nearest BF16, ties away from zero, and what it leaves of the value.
+__m512i split(__m512i& value) {
+  const __m512i rounded = _mm512_and_si512(_mm512_add_epi32(value, _mm512_set1_epi32(0x8000)),
+                                           _mm512_set1_epi32(static_cast<int>(0xffff0000)));
+  value =
+      _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(value), _mm512_castsi512_ps(rounded)));
+  return rounded;
+}
+Row<float> split(Row<float>& row) { return {split(row.low), split(row.high)}; }
+
+/// Into the tiles of all parts, kStepSize apart.
+template <bool kIsLane>
+void store_row(Row<float> row, uint16_t* to) {
+#pragma GCC unroll 2
+  for (int64_t part = 0; part + 1 < kParts<float>; ++part) {
+    _mm512_store_si512(to + part * kStepSize, in_pairs<kIsLane>(split(row)));
+  }
+  // What is left has no more bits than the last part takes.
+  _mm512_store_si512(to + (kParts<float> - 1) * kStepSize, in_pairs<kIsLane>(row));
+}
+template <bool kIsLane>
+void store_row(const Row<uint16_t>& row, uint16_t* to) {
+  _mm512_store_si512(to, row.pairs);
+}
+
+void turn(uint16_t* tile) {
+  Words square[kTileLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kTileLanes; ++i) {
+    square[i] = reinterpret_cast<Words>(_mm512_load_si512(tile + i * kStepDepth));
+  }
+  turn_square<kLanes / 2>(square);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kTileLanes; ++i) {
+    _mm512_store_si512(tile + i * kStepDepth, reinterpret_cast<__m512i>(square[i]));
+  }
+}
+
+/// 16 lanes, 32 of depth. There may be less of them, or none.
+template <typename T>
+void pack_tiles(Side side, const Factor<T>& factor, int64_t num_lanes, int64_t depth,
+                uint16_t* to) {
+  const bool has_lanes = factor.depth_stride == 1;
+  if (has_lanes) {
+    for (int64_t i = 0; i < kTileLanes; ++i) {
+      const T* const lane = factor.data + i * factor.lane_stride;
+      store_row<true>(load_lane(lane, i < num_lanes ? depth : 0), to + i * kStepDepth);
+    }
+  } else {
+    for (int64_t i = 0; i < kTileLanes; ++i) {
+      const T* const even = factor.data + 2 * i * factor.depth_stride;
+      const __mmask16 lanes = mask(2 * i < depth ? num_lanes : 0);
+      const __mmask16 odd_lanes = mask(2 * i + 1 < depth ? num_lanes : 0);
+      store_row<false>(load_pair(even, even + factor.depth_stride, lanes, odd_lanes),
+                       to + i * kStepDepth);
+    }
+  }
+  if (has_lanes != (side == Side::kFirst)) {
+    for (int64_t part = 0; part < kParts<T>; ++part) turn(to + part * kStepSize);
+  }
+}
+
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t num_rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+// GCC thinks that only its first bytes are read, so it is no local variable.
+constexpr TileShapes kTileShapes;
+
+constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
+constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
+constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
+
+}  // namespace
+
+bool has_tiles() {
+  static const bool answer = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kHasBf16Tiles) == kHasBf16Tiles &&
+           syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+  }();
+  return answer;
+}
+
+TilesInUse::TilesInUse() { _tile_loadconfig(&kTileShapes); }
+TilesInUse::~TilesInUse() { _tile_release(); }
+
+template <typename T>
+void pack_panel(Side side, const Factor<T>& factor, int64_t num_lanes, int64_t depth,
+                uint16_t* panel) {
+  for (int64_t k = 0; k < depth; k += kStepDepth) {
+    for (int64_t lane = 0; lane < kPanelLanes; lane += kTileLanes) {
+      pack_tiles(side, factor.from(lane, k), num_lanes - lane, depth - k,
+                 panel + lane * kStepDepth);
+    }
+    panel += kParts<T> * kStepSize;
+  }
+}
+template void pack_panel(Side side, const Factor<float>& factor, int64_t num_lanes, int64_t depth,
+                         uint16_t* panel);
+template void pack_panel(Side side, const Factor<uint16_t>& factor, int64_t num_lanes,
+                         int64_t depth, uint16_t* panel);
+
+// Tile registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+#define ATOLL_LOAD_ROWS(part)                                \
+  _tile_loadd(4, first + (part) * kStepSize, kTileRowBytes); \
+  _tile_loadd(5, first + (part) * kStepSize + kTileSize, kTileRowBytes)
+#define ATOLL_LOAD_COLUMNS(part)                              \
+  _tile_loadd(6, second + (part) * kStepSize, kTileRowBytes); \
+  _tile_loadd(7, second + (part) * kStepSize + kTileSize, kTileRowBytes)
+#define ATOLL_MULTIPLY     \
+  _tile_dpbf16ps(0, 4, 6); \
+  _tile_dpbf16ps(1, 4, 7); \
+  _tile_dpbf16ps(2, 5, 6); \
+  _tile_dpbf16ps(3, 5, 7)
+
+template <int64_t kNumParts>
+void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second, float* sums,
+                     int64_t stride, const Ahead& ahead) {
+  constexpr int64_t kLine = 64;  // Bytes.
+  constexpr int64_t kStepLines = kNumParts * kStepSize / kPanelsAhead * 2 / kLine;
+  const char* panel = static_cast<const char*>(ahead.panel);
+  const char* out = static_cast<const char*>(ahead.out);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t step = 0; step < num_steps; ++step) {
+#pragma GCC unroll 12
+    for (int64_t line = 0; line < kStepLines; ++line) {
+      _mm_prefetch(panel + line * kLine, _MM_HINT_T1);
+    }
+    panel += kStepLines * kLine;
+    if (step < kPanelLanes / 2) {
+#pragma GCC unroll 2
+      for (int row = 0; row < 2; ++row) {
+        __builtin_prefetch(out, 1);
+        __builtin_prefetch(out + kLine, 1);
+        out += ahead.out_stride;
+      }
+    }
+    if constexpr (kNumParts == 1) {
+      ATOLL_LOAD_ROWS(0);
+      ATOLL_LOAD_COLUMNS(0);
+      ATOLL_MULTIPLY;
+    } else {  // In an order that changes one of the two at a time.
+      ATOLL_LOAD_ROWS(2);
+      ATOLL_LOAD_COLUMNS(0);
+      ATOLL_MULTIPLY;
+      ATOLL_LOAD_ROWS(1);
+      ATOLL_MULTIPLY;
+      ATOLL_LOAD_COLUMNS(1);
+      ATOLL_MULTIPLY;
+      ATOLL_LOAD_ROWS(0);
+      ATOLL_MULTIPLY;
+      ATOLL_LOAD_COLUMNS(2);
+      ATOLL_MULTIPLY;
+      ATOLL_LOAD_COLUMNS(0);
+      ATOLL_MULTIPLY;
+    }
+    first += kNumParts * kStepSize;
+    second += kNumParts * kStepSize;
+  }
+  const auto bytes = static_cast<size_t>(stride) * sizeof(float);
+  _tile_stored(0, sums, bytes);
+  _tile_stored(1, sums + kTileLanes, bytes);
+  _tile_stored(2, sums + kTileLanes * stride, bytes);
+  _tile_stored(3, sums + kTileLanes * stride + kTileLanes, bytes);
+}
+template void multiply_panels<1>(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                                 float* sums, int64_t stride, const Ahead& ahead);
+template void multiply_panels<3>(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                                 float* sums, int64_t stride, const Ahead& ahead);
+
+void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,
+              int64_t out_stride, bool adds) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t column = 0; column < num_columns; column += kTileLanes) {
+      const __mmask16 is_there = mask(num_columns - column);
+      float* const to = out + row * out_stride + column;
+      __m512 value = _mm512_loadu_ps(sums + row * kPanelLanes + column);
+      if (adds) value = _mm512_add_ps(_mm512_maskz_loadu_ps(is_there, to), value);
+      _mm512_mask_storeu_ps(to, is_there, value);
+    }
+  }
+}
+
+void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, uint16_t* out,
+              int64_t out_stride) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t column = 0; column < num_columns; column += kTileLanes) {
+      const __m512 value = _mm512_loadu_ps(sums + row * kPanelLanes + column);
+      _mm256_mask_storeu_epi16(out + row * out_stride + column, mask(num_columns - column),
+                               reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
+    }
+  }
+}
+
+}  // namespace atl::model
+#else
+namespace atl::model {
+
+bool has_tiles() { return false; }
+
+}  // namespace atl::model
+#endif

@@ -1,0 +1,75 @@
+#pragma once
+// The innermost loops of products in tiles (tile_products.h), for processors with Intel's AMX:
+// factors are packed into panels, and two panels multiplied. Compiled for such processors, and
+// called on them alone, by threads that hold a TilesInUse.
+//
+// A panel has kPanelLanes rows of the first factor, or columns of the second, and some depth k. For
+// each kStepDepth of k it has its parts one after the other, and of each two tiles of 16 lanes.
+#include <cstdint>
+
+namespace atl::model {
+
+constexpr int64_t kPanelLanes = 32;
+constexpr int64_t kStepDepth = 32;
+/// BF16s for one part, one step.
+constexpr int64_t kStepSize = kPanelLanes * kStepDepth;
+
+/// An FP32 number is the sum of three BF16s, which have a third of its bits each.
+template <typename T>
+constexpr int64_t kParts = sizeof(T) == sizeof(float) ? 3 : 1;
+
+enum class Side : uint8_t { kFirst, kSecond };
+
+/// Lane l at depth k is data[l * lane_stride + k * depth_stride], where one of the strides is 1.
+/// T is float, or uint16_t for the bits of a BF16.
+template <typename T>
+struct Factor {
+  const T* data;
+  int64_t lane_stride;
+  int64_t depth_stride;
+
+  Factor from(int64_t lane, int64_t depth) const {
+    return {data + lane * lane_stride + depth * depth_stride, lane_stride, depth_stride};
+  }
+};
+
+/// The processor has them, and the system lets this process use them.
+bool has_tiles();
+
+/// What the thread's tile registers are, as long as it lives.
+class TilesInUse {
+ public:
+  TilesInUse();
+  ~TilesInUse();
+  TilesInUse(const TilesInUse&) = delete;
+  TilesInUse& operator=(const TilesInUse&) = delete;
+};
+
+/// `panel` has room for all steps, the last one filled up with zeros, at a multiple of 64 bytes.
+template <typename T>
+void pack_panel(Side side, const Factor<T>& factor, int64_t num_lanes, int64_t depth,
+                uint16_t* panel);
+
+/// What is to come nearer while others are multiplied.
+struct Ahead {
+  const void* panel;   // A part of one: num_steps * kStepSize * kNumParts / kPanelsAhead BF16s.
+  const void* out;     // Where the next results go: 32 rows of 128 bytes.
+  int64_t out_stride;  // In bytes.
+};
+constexpr int64_t kPanelsAhead = 8;
+
+/// sums (32, 32), rows `stride` apart = first second.
+/// Six of the nine products of an FP32 number's parts, the smallest first; the other three are
+/// below 2^-24 of the whole (Henry, Tang and Heinecke 2019, section III).
+template <int64_t kNumParts>
+void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second, float* sums,
+                     int64_t stride, const Ahead& ahead);
+
+/// out (num_rows, num_columns) = or += sums (32, 32).
+void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,
+              int64_t out_stride, bool adds);
+/// Rounded to the nearest BF16, ties to even.
+void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, uint16_t* out,
+              int64_t out_stride);
+
+}  // namespace atl::model

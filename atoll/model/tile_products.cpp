@@ -1,0 +1,189 @@
+#include "atoll/model/tile_products.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "atoll/base/check.h"
+
+namespace atl::model {
+
+#if defined(__x86_64__)
+namespace {
+
+// Panels that stay in the near cache of the thread that packed them, while those of the other
+// factor, which all threads share, come by.
+constexpr int64_t kGroup = kPanelsAhead;
+constexpr int64_t kMostPassing = 64;
+
+int64_t num_panels(int64_t lanes) { return (lanes + kPanelLanes - 1) / kPanelLanes; }
+
+template <typename T, typename Out>
+class Product {
+ public:
+  struct Result {
+    Out* data;
+    int64_t stride;
+    bool accumulates;
+  };
+
+  Product(int64_t m, int64_t n, int64_t k, Factor<T> a, Factor<T> b, Result out)
+      : k_(k), out_(out), rows_{Side::kFirst, a, m}, columns_{Side::kSecond, b, n} {
+    rows_stay_ = m >= n;
+    most_depth_ = std::min(kDepth, (k + kStepDepth - 1) / kStepDepth * kStepDepth);
+    passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
+    const int64_t threads = at::get_num_threads();
+    memory_ = at::empty({passing_size_ + threads * kGroup * panel_size()}, at::kBFloat16);
+    ATOLL_CHECK(reinterpret_cast<uintptr_t>(memory_.const_data_ptr()) % 64 == 0);
+  }
+
+  void multiply() {
+    const int64_t count = num_panels(passing().num_lanes);
+    for (int64_t k = 0; k < k_; k += kDepth) {
+      for (int64_t i = 0; i < count; i += kMostPassing) {
+        multiply_block(k, i, std::min(kMostPassing, count - i));
+      }
+    }
+  }
+
+ private:
+  struct Lanes {
+    Side side;
+    Factor<T> factor;
+    int64_t num_lanes;
+  };
+  // So much of kGroup panels is a third of a near cache of 2 MiB.
+  static constexpr int64_t kDepth = kParts<T> == 1 ? kMostDepthIntoBf16 : 512;
+
+  const Lanes& staying() const { return rows_stay_ ? rows_ : columns_; }
+  const Lanes& passing() const { return rows_stay_ ? columns_ : rows_; }
+  int64_t panel_size() const { return most_depth_ * kPanelLanes * kParts<T>; }
+  uint16_t* memory(int64_t offset) const {
+    return static_cast<uint16_t*>(memory_.mutable_data_ptr()) + offset;
+  }
+
+  int64_t num_steps(int64_t k) const {
+    return (std::min(kDepth, k_ - k) + kStepDepth - 1) / kStepDepth;
+  }
+
+  struct Place {
+    int64_t row;
+    int64_t column;
+  };
+  Place place(int64_t stays, int64_t passes) const {
+    return rows_stay_ ? Place{stays * kPanelLanes, passes * kPanelLanes}
+                      : Place{passes * kPanelLanes, stays * kPanelLanes};
+  }
+  Out* out_at(Place at) const { return out_.data + at.row * out_.stride + at.column; }
+
+  void pack(const Lanes& lanes, int64_t panel, int64_t k, uint16_t* to) const {
+    const int64_t lane = panel * kPanelLanes;
+    pack_panel(lanes.side, lanes.factor.from(lane, k),
+               std::min(kPanelLanes, lanes.num_lanes - lane), std::min(kDepth, k_ - k), to);
+  }
+
+  /// All staying panels by `count` of those that pass.
+  void multiply_block(int64_t k, int64_t first, int64_t count) const {
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) pack(passing(), first + i, k, memory(i * panel_size()));
+    });
+    at::parallel_for(0, num_panels(staying().num_lanes), 1, [&](int64_t begin, int64_t end) {
+      const TilesInUse tiles;
+      uint16_t* const own = memory(passing_size_ + at::get_thread_num() * kGroup * panel_size());
+      for (int64_t i = begin; i < end; i += kGroup) {
+        const int64_t group = std::min(kGroup, end - i);
+        for (int64_t j = 0; j < group; ++j) pack(staying(), i + j, k, own + j * panel_size());
+        multiply_group(k, i, group, own, first, count);
+      }
+    });
+  }
+
+  void multiply_group(int64_t k, int64_t stays, int64_t group, const uint16_t* own, int64_t passes,
+                      int64_t count) const {
+    const int64_t part = num_steps(k) * kStepSize * kParts<T> / kPanelsAhead;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint16_t* const passing = memory(i * panel_size());
+      const uint16_t* const next = memory((i + 1 < count ? i + 1 : i) * panel_size());
+      for (int64_t j = 0; j < group; ++j) {
+        const uint16_t* const staying = own + j * panel_size();
+        const bool is_last = j + 1 == group;
+        const Place next_place =
+            place(stays + (is_last ? 0 : j + 1), passes + (is_last ? i + 1 : i));
+        multiply_two(
+            k, place(stays + j, passes + i), rows_stay_ ? staying : passing,
+            rows_stay_ ? passing : staying,
+            {next + j * part, out_at(next_place), out_.stride * static_cast<int64_t>(sizeof(Out))});
+      }
+    }
+  }
+
+  void multiply_two(int64_t k, Place at, const uint16_t* first, const uint16_t* second,
+                    const Ahead& ahead) const {
+    const int64_t num_rows = std::min(kPanelLanes, rows_.num_lanes - at.row);
+    const int64_t num_columns = std::min(kPanelLanes, columns_.num_lanes - at.column);
+    const bool adds = out_.accumulates || k > 0;
+    Out* const out = out_at(at);
+    if constexpr (sizeof(Out) == sizeof(float)) {
+      if (!adds && num_rows == kPanelLanes && num_columns == kPanelLanes) {
+        multiply_panels<kParts<T>>(num_steps(k), first, second, out, out_.stride, ahead);
+        return;
+      }
+    }
+    alignas(64) float sums[kPanelLanes * kPanelLanes];
+    multiply_panels<kParts<T>>(num_steps(k), first, second, sums, kPanelLanes, ahead);
+    if constexpr (sizeof(Out) == sizeof(float)) {
+      put_sums(sums, num_rows, num_columns, out, out_.stride, adds);
+    } else {
+      put_sums(sums, num_rows, num_columns, out, out_.stride);
+    }
+  }
+
+  int64_t k_;
+  Result out_;
+  Lanes rows_;
+  Lanes columns_;
+  bool rows_stay_;
+  int64_t most_depth_;
+  int64_t passing_size_;
+  at::Tensor memory_;  // Passing panels, then those of each thread.
+};
+
+template <typename T>
+Factor<T> factor(const at::Tensor& matrix, int64_t lanes, int64_t depth) {
+  const auto stride = [&](int64_t way) { return matrix.size(way) <= 1 ? 1 : matrix.stride(way); };
+  ATOLL_CHECK(stride(lanes) == 1 || stride(depth) == 1);
+  return {static_cast<const T*>(matrix.const_data_ptr()), stride(lanes), stride(depth)};
+}
+
+template <typename T, typename Out>
+void multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+              bool accumulates) {
+  Product<T, Out>(out_MN.size(0), out_MN.size(1), a_MK.size(1), factor<T>(a_MK, 0, 1),
+                  factor<T>(b_KN, 1, 0),
+                  {static_cast<Out*>(out_MN.mutable_data_ptr()), out_MN.stride(0), accumulates})
+      .multiply();
+}
+
+}  // namespace
+
+void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
+                       bool accumulates) {
+  if (a_MK.size(1) == 0) {
+    if (!accumulates) out_MN.zero_();
+  } else if (a_MK.scalar_type() == at::kFloat) {
+    multiply<float, float>(out_MN, a_MK, b_KN, accumulates);
+  } else if (out_MN.scalar_type() == at::kFloat) {
+    multiply<uint16_t, float>(out_MN, a_MK, b_KN, accumulates);
+  } else {
+    ATOLL_CHECK(!accumulates && a_MK.size(1) <= kMostDepthIntoBf16);
+    multiply<uint16_t, uint16_t>(out_MN, a_MK, b_KN, accumulates);
+  }
+}
+#else
+void multiply_by_tiles(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
+  ATOLL_CHECK(false, "there are no tiles here");
+}
+#endif
+
+}  // namespace atl::model

@@ -1,0 +1,144 @@
+#include "atoll/model/tile_products.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <tuple>
+
+#include "atoll/model/composite.h"
+
+namespace atl::model {
+namespace {
+
+class TileProductsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_tiles()) GTEST_SKIP() << "this processor has no tiles";
+  }
+};
+
+at::Tensor product_by_tiles(const at::Tensor& a_MK, const at::Tensor& b_KN,
+                            at::ScalarType type = at::kFloat) {
+  const at::Tensor out_MN = at::full({a_MK.size(0), b_KN.size(1)}, 7, type);
+  multiply_by_tiles(out_MN, a_MK, b_KN, /*accumulates=*/false);
+  return out_MN;
+}
+
+/// Root mean square of the error, over that of the product.
+double error_of(const at::Tensor& made_MN, const at::Tensor& exact_MN) {
+  const at::Tensor off_MN = made_MN.to(at::kDouble).sub(exact_MN);
+  return (off_MN.norm() / exact_MN.norm()).item<double>();
+}
+
+at::Tensor exact(const at::Tensor& a_MK, const at::Tensor& b_KN) {
+  return at::mm(a_MK.to(at::kDouble), b_KN.to(at::kDouble));
+}
+
+/// Numbers of all magnitudes that three BF16s hold, every bit of them drawn.
+at::Tensor drawn_bits(int64_t rows, int64_t columns) {
+  const at::Tensor exponents = at::randint(30, 225, {rows, columns}, at::kInt);
+  const at::Tensor bits = at::randint(0, 1 << 23, {rows, columns}, at::kInt);
+  const at::Tensor signs = at::randint(-1, 1, {rows, columns}, at::kInt);
+  return (exponents.mul(1 << 23) + bits + signs.mul(int64_t{1} << 31).to(at::kInt))
+      .view(at::kFloat);
+}
+
+TEST_F(TileProductsTest, NoBitOfFp32IsLost) {
+  for (const int64_t size : {32, 50, 700}) {
+    const at::Tensor x = drawn_bits(size, 90);
+    EXPECT_TRUE(product_by_tiles(at::eye(size), x).equal(x));
+    EXPECT_TRUE(product_by_tiles(x.t(), at::eye(size)).equal(x.t()));
+    EXPECT_TRUE(product_by_tiles(at::eye(size), x.t().contiguous().t()).equal(x));
+    EXPECT_TRUE(product_by_tiles(x.t().contiguous(), at::eye(size)).equal(x.t()));
+  }
+}
+
+TEST_F(TileProductsTest, ErrorsAreThoseOfFp32) {
+  for (const int64_t depth : {32, 512, 4096}) {
+    for (const bool is_positive : {false, true}) {
+      at::Tensor a_MK = at::randn({200, depth});
+      at::Tensor b_KN = at::randn({depth, 150});
+      if (is_positive) {
+        a_MK.abs_();
+        b_KN.abs_();
+      }
+      const at::Tensor usual_MN = at::zeros({200, 150});
+      composite::matmul(usual_MN, a_MK, b_KN, /*accumulates=*/false);
+      const at::Tensor exact_MN = exact(a_MK, b_KN);
+      EXPECT_LT(error_of(product_by_tiles(a_MK, b_KN), exact_MN),
+                1.2 * error_of(usual_MN, exact_MN))
+          << depth;
+    }
+  }
+}
+
+/// More panels than pass at a time, more depth than a panel has, on either side.
+TEST_F(TileProductsTest, LargeOnesGoBlockByBlock) {
+  for (const auto& [m, n, k] : {std::tuple{2100, 2090, 40}, {70, 2100, 33}, {300, 40, 1700}}) {
+    const at::Tensor a_MK = at::randn({m, k});
+    const at::Tensor b_KN = at::randn({k, n});
+    EXPECT_LT(error_of(product_by_tiles(a_MK, b_KN), exact(a_MK, b_KN)), 1e-6);
+    const at::Tensor twice_MN = product_by_tiles(a_MK, b_KN);
+    multiply_by_tiles(twice_MN, a_MK, b_KN, /*accumulates=*/true);
+    EXPECT_LT(error_of(twice_MN, exact(a_MK, b_KN).mul(2)), 1e-6);
+  }
+  const at::Tensor a_MK = at::randn({70, 5000}).to(at::kBFloat16);
+  const at::Tensor b_KN = at::randn({5000, 80}).to(at::kBFloat16);
+  EXPECT_LT(error_of(product_by_tiles(a_MK, b_KN), exact(a_MK, b_KN)), 1e-6);
+}
+
+TEST_F(TileProductsTest, Bf16IsRoundedOnce) {
+  const at::Tensor a_MK = at::randn({70, kMostDepthIntoBf16}).to(at::kBFloat16);
+  const at::Tensor b_KN = at::randn({kMostDepthIntoBf16, 80}).to(at::kBFloat16);
+  EXPECT_TRUE(product_by_tiles(a_MK, b_KN, at::kBFloat16)
+                  .equal(product_by_tiles(a_MK, b_KN).to(at::kBFloat16)));
+}
+
+TEST_F(TileProductsTest, BitsDoNotHangOnThreads) {
+  const int threads = at::get_num_threads();
+  for (const auto& [m, n, k] : {std::tuple{900, 300, 700}, {300, 900, 700}}) {
+    const at::Tensor a_MK = at::randn({m, k});
+    const at::Tensor b_KN = at::randn({k, n});
+    at::set_num_threads(1);
+    const at::Tensor alone_MN = product_by_tiles(a_MK, b_KN);
+    for (const int count : {2, 3}) {
+      at::set_num_threads(count);
+      EXPECT_TRUE(product_by_tiles(a_MK, b_KN).equal(alone_MN)) << count;
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_F(TileProductsTest, WhatIsNoNumberStaysInItsRow) {
+  for (const float odd :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::infinity()}) {
+    const at::Tensor a_MK = at::randn({40, 64});
+    a_MK[3][5] = odd;
+    const at::Tensor out_MN = product_by_tiles(a_MK, at::randn({64, 50}));
+    EXPECT_FALSE(at::isfinite(out_MN[3]).any().item<bool>());
+    EXPECT_EQ(at::isfinite(out_MN).sum().item<int64_t>(), 39 * 50);
+  }
+}
+
+/// Memory of before, which is not of this product, does not come in.
+TEST_F(TileProductsTest, NothingIsReadBehindTheLastLane) {
+  const at::Tensor whole_MK = at::full({80, 80}, std::numeric_limits<float>::quiet_NaN());
+  for (const bool is_turned : {false, true}) {
+    const at::Tensor a_MK = (is_turned ? whole_MK.t() : whole_MK).narrow(0, 0, 37).narrow(1, 0, 45);
+    a_MK.normal_();
+    EXPECT_TRUE(at::isfinite(product_by_tiles(a_MK, a_MK.t())).all().item<bool>());
+    EXPECT_TRUE(at::isfinite(product_by_tiles(a_MK.t(), a_MK)).all().item<bool>());
+  }
+}
+
+}  // namespace
+}  // namespace atl::model
