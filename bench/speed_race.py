@@ -4,7 +4,7 @@
   speed_race.py ATOLL STORE [--steps 400] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
 
 A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
-1 Mbit/s by SparseLoCo, else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
+1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
 and a queue of what is then on its way; the coordinator has none. An island's own speed is that of the same two, side by side, without
 a line or an exchange; it is measured before and after each line, and the mean counts. Steps before the third round, and those after
 the last but one, are left out. Prints one JSON object.
@@ -26,7 +26,7 @@ MODEL = {"model.hidden_size": 256, "model.intermediate_size": 688, "model.num_la
 # A fragment of each layer, and one of what is outside: pieces alike, so that the line always carries one.
 STREAMING = {"sync.method": "streaming_diloco", "sync.codec": "e3m0", "sync.sync_every": H, "sync.num_fragments": 5,
              "sync.fragment_sync_delay": H // 2, "sync.outer_lr": 0.7, "sync.outer_momentum": 0.9}
-SPARSE = {"sync.method": "sparse_loco", "sync.sync_every": H}
+SPARSE = {"sync.method": "sparse_loco", "sync.sync_every": H, "swarm.pace": "elastic"}
 ALONE = {"sync.method": "diloco", "sync.sync_every": 10 ** 6}
 
 
@@ -35,21 +35,34 @@ def link(rate, round_trip_ms):
     return wan.Link(rate=rate, delay=round_trip_ms / 4, queue=on_the_way_kib)
 
 
-def steps_per_s(folder, first, last):
-    """Of an island, from the end of one step to that of another."""
-    lines = {line["step"]: line["time"] for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())}
-    return (last - first) / (lines[last] - lines[first])
+def lines_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def rate(arguments, method, line=None):
-    """Steps per second, the mean of both islands."""
+def steps_per_s(folder):
+    """Of an island, from the end of one step to that of another. At an elastic pace one may have some steps less than the other."""
+    times = {line["step"]: line["time"] for line in lines_of(folder / "metrics.jsonl")}
+    first, last = 3 * H, max(times) - 1 - H
+    return (last - first) / (times[last] - times[first])
+
+
+def steps_a_round(folder):
+    """Between snapshots of the same fragment, on average."""
+    sent = [line["sent"] for line in lines_of(folder / "rounds.jsonl") if line["fragment"] == 0]
+    return (sent[-2] - sent[2]) / (len(sent) - 4)
+
+
+def race(arguments, method, line=None):
+    """Steps per second, and steps for each round; the means of both islands."""
     settings = MODEL | method | {"train.steps": arguments.steps}
     hosts = {"hub": wan.Link(), "island-a": line or wan.Link(), "island-b": line or wan.Link()}
     with tempfile.TemporaryDirectory(prefix="atoll-race-") as scratch:
         folder = pathlib.Path(scratch)
         with wan.Network(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"), hosts) as network:
             utilisation_links.train_over(network, arguments, folder, settings)
-        return statistics.mean(steps_per_s(folder / island, 3 * H, arguments.steps - 1 - H) for island in ("island-a", "island-b"))
+        islands = [folder / island for island in ("island-a", "island-b")]
+        rounds = None if method is ALONE else statistics.mean(map(steps_a_round, islands))
+        return statistics.mean(map(steps_per_s, islands)), rounds
 
 
 def measure(arguments):
@@ -57,13 +70,13 @@ def measure(arguments):
     if reason:
         raise RuntimeError(f"no emulated network here: {reason}")
     found = {}
-    before = rate(arguments, ALONE)
+    before, _ = race(arguments, ALONE)
     for words in arguments.links.split(","):
         mbit, round_trip_ms = map(float, words.split("/"))
         method = SPARSE if mbit <= 1 else STREAMING
-        there = rate(arguments, method, link(mbit, round_trip_ms))
-        after = rate(arguments, ALONE)
-        found[words] = {"method": method["sync.method"], "steps_per_s": there, "alone": [before, after], "share": 2 * there / (before + after)}
+        there, rounds = race(arguments, method, link(mbit, round_trip_ms))
+        after, _ = race(arguments, ALONE)
+        found[words] = {"method": method["sync.method"], "steps_a_round": rounds, "steps_per_s": there, "alone": [before, after], "share": 2 * there / (before + after)}
         print(json.dumps({words: found[words]}), file=sys.stderr, flush=True)
         before = after
     return found

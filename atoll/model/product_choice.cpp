@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kLeastRounds = 4;
-constexpr int kMostRounds = 12;
-constexpr double kSecondsEach = 0.05;  // After which no further round begins.
+constexpr int kMostRounds = 24;
+constexpr double kSecondsEach = 0.1;  // After which no further round begins.
 /// Who takes so much longer than the best, and so long at all, is not run again.
 constexpr double kHopeless = 4;
 constexpr double kLongSeconds = 0.02;
@@ -120,7 +120,10 @@ Library quickest(std::span<const Library> candidates, const ProductRun& run) {
   for (int round = 0; round < kMostRounds && (round < kLeastRounds || spent < enough); ++round) {
     for (Candidate& one : all) spent += one.seconds.emplace_back(run(one.library));
   }
-  const auto usual = std::ranges::find(all, candidates.front(), &Candidate::library);
+  // Processors share AMX among neighbours: a moment in which they use it must not decide for good.
+  const bool has_tiles = std::ranges::find(candidates, Library::kTiles) != candidates.end();
+  const Library favoured = has_tiles ? Library::kTiles : candidates.front();
+  const auto usual = std::ranges::find(all, favoured, &Candidate::library);
   if (usual != all.end()) {
     std::erase_if(all, [it = *usual](const Candidate& one) {
       return one.library != it.library && !one.gains_over(it);

@@ -53,8 +53,9 @@ ProductShape measured_part(const ProductShape& shape);
 /// Multiplies once, and says how many seconds that took.
 using ProductRun = std::function<double(Library)>;
 
-/// The quickest of several by their best runs, which alternate. The first is the usual one: another
-/// has to gain kLeastGain on it, and be quicker in two rounds of three, to be taken: less is noise.
+/// The quickest of several by their best runs, which alternate. One is favoured, tiles or else the
+/// first: another has to gain kLeastGain on it, and be quicker in two rounds of three, to be taken:
+/// less is noise.
 Library quickest(std::span<const Library> candidates, const ProductRun& run);
 inline constexpr double kLeastGain = 0.05;
 
