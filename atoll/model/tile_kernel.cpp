@@ -1,12 +1,9 @@
-// Compiled for x86-64-v4 with AMX (CMakeLists.txt). No inline function of the standard library is
-// used here, as in turn_square.h.
+// Compiled for x86-64-v4 with AMX (CMakeLists.txt), and called on such processors alone. No inline
+// function of the standard library is used here, as in turn_square.h.
 #include "atoll/model/tile_kernel.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define ATOLL_LANES 16
 #include "atoll/model/turn_square.h"
@@ -142,24 +139,7 @@ struct alignas(64) TileShapes {
 // GCC thinks that only its first bytes are read, so it is no local variable.
 constexpr TileShapes kTileShapes;
 
-constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
-constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
-constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
-
 }  // namespace
-
-bool has_tiles() {
-  static const bool answer = [] {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") &&
-           __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kHasBf16Tiles) == kHasBf16Tiles &&
-           syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
-  }();
-  return answer;
-}
 
 TilesInUse::TilesInUse() { _tile_loadconfig(&kTileShapes); }
 TilesInUse::~TilesInUse() { _tile_release(); }
@@ -274,12 +254,6 @@ void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, uint16_t
     }
   }
 }
-
-}  // namespace atl::model
-#else
-namespace atl::model {
-
-bool has_tiles() { return false; }
 
 }  // namespace atl::model
 #endif

@@ -7,6 +7,8 @@
 // each kStepDepth of k it has its parts one after the other, and of each two tiles of 16 lanes.
 #include <cstdint>
 
+#include "atoll/base/clones.h"
+
 namespace atl::model {
 
 constexpr int64_t kPanelLanes = 32;
@@ -28,13 +30,10 @@ struct Factor {
   int64_t lane_stride;
   int64_t depth_stride;
 
-  Factor from(int64_t lane, int64_t depth) const {
+  ATOLL_INLINE Factor from(int64_t lane, int64_t depth) const {
     return {data + lane * lane_stride + depth * depth_stride, lane_stride, depth_stride};
   }
 };
-
-/// The processor has them, and the system lets this process use them.
-bool has_tiles();
 
 /// What the thread's tile registers are, as long as it lives.
 class TilesInUse {

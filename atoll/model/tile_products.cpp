@@ -4,18 +4,29 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "atoll/base/check.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace atl::model {
 
 #if defined(__x86_64__)
 namespace {
 
-// Panels that stay in the near cache of the thread that packed them, while those of the other
-// factor, which all threads share, come by.
+// Panels, at most, that stay in the near cache of the thread that packed them, while those of the
+// other factor, which all threads share, come by.
 constexpr int64_t kGroup = kPanelsAhead;
 constexpr int64_t kMostPassing = 64;
+
+constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
+constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
+constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
 
 int64_t num_panels(int64_t lanes) { return (lanes + kPanelLanes - 1) / kPanelLanes; }
 
@@ -33,8 +44,7 @@ class Product {
     rows_stay_ = m >= n;
     most_depth_ = std::min(kDepth, (k + kStepDepth - 1) / kStepDepth * kStepDepth);
     passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
-    const int64_t threads = at::get_num_threads();
-    memory_ = at::empty({passing_size_ + threads * kGroup * panel_size()}, at::kBFloat16);
+    memory_ = at::empty({passing_size_ + num_threads_ * kGroup * panel_size()}, at::kBFloat16);
     ATOLL_CHECK(reinterpret_cast<uintptr_t>(memory_.const_data_ptr()) % 64 == 0);
   }
 
@@ -85,17 +95,27 @@ class Product {
 
   /// All staying panels by `count` of those that pass.
   void multiply_block(int64_t k, int64_t first, int64_t count) const {
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) pack(passing(), first + i, k, memory(i * panel_size()));
+    for_each(count, [&](int64_t i, int64_t /*thread*/) {
+      pack(passing(), first + i, k, memory(i * panel_size()));
     });
-    at::parallel_for(0, num_panels(staying().num_lanes), 1, [&](int64_t begin, int64_t end) {
+    const int64_t panels = num_panels(staying().num_lanes);
+    const int64_t group = std::clamp(panels / (2 * num_threads_), kGroup / 2, kGroup);
+    for_each((panels + group - 1) / group, [&](int64_t i, int64_t thread) {
       const TilesInUse tiles;
-      uint16_t* const own = memory(passing_size_ + at::get_thread_num() * kGroup * panel_size());
-      for (int64_t i = begin; i < end; i += kGroup) {
-        const int64_t group = std::min(kGroup, end - i);
-        for (int64_t j = 0; j < group; ++j) pack(staying(), i + j, k, own + j * panel_size());
-        multiply_group(k, i, group, own, first, count);
-      }
+      const int64_t begin = i * group;
+      const int64_t size = std::min(group, panels - begin);
+      uint16_t* const own = memory(passing_size_ + thread * kGroup * panel_size());
+      for (int64_t j = 0; j < size; ++j) pack(staying(), begin + j, k, own + j * panel_size());
+      multiply_group(k, begin, size, own, first, count);
+    });
+  }
+
+  /// Who is done takes the next one: neighbours may slow one of the cores down to two fifths.
+  template <typename Use>
+  void for_each(int64_t count, const Use& use) const {
+    std::atomic<int64_t> next = 0;
+    at::parallel_for(0, std::min(count, num_threads_), 1, [&](int64_t thread, int64_t /*end*/) {
+      for (int64_t i = next++; i < count; i = next++) use(i, thread);
     });
   }
 
@@ -146,6 +166,7 @@ class Product {
   bool rows_stay_;
   int64_t most_depth_;
   int64_t passing_size_;
+  int64_t num_threads_ = at::get_num_threads();
   at::Tensor memory_;  // Passing panels, then those of each thread.
 };
 
@@ -167,6 +188,19 @@ void multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
 
 }  // namespace
 
+bool has_tiles() {
+  static const bool answer = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kHasBf16Tiles) == kHasBf16Tiles &&
+           syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+  }();
+  return answer;
+}
+
 void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                        bool accumulates) {
   if (a_MK.size(1) == 0) {
@@ -181,6 +215,8 @@ void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const a
   }
 }
 #else
+bool has_tiles() { return false; }
+
 void multiply_by_tiles(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
   ATOLL_CHECK(false, "there are no tiles here");
 }

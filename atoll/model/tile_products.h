@@ -15,6 +15,9 @@
 
 namespace atl::model {
 
+/// The processor has them, and the system lets this process use them.
+bool has_tiles();
+
 /// Of BF16 factors into BF16: the depth that is summed before it is rounded.
 inline constexpr int64_t kMostDepthIntoBf16 = 2048;
 
