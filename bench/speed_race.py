@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The race over a slow line, Atoll's part: two islands of one core, and the share of their own speed without a line that they keep.
 
-  speed_race.py ATOLL STORE [--steps 400] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
+  speed_race.py ATOLL STORE [--steps 240] [--rounds 3] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
 
 A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
 1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
 and a queue of what is then on its way; the coordinator has none. An island's own speed is that of the same two, side by side, without
-a line or an exchange; it is measured before and after each line, and the mean counts. Steps before the third round, and those after
-the last but one, are left out. Prints one JSON object.
+a line or an exchange; it is measured before and after each race, and the mean counts; of some races the median. Steps before the third
+round, and those after the last but one, are left out. Prints one JSON object.
 """
 import argparse
 import json
@@ -42,7 +42,8 @@ def lines_of(file):
 def steps_per_s(folder):
     """Of an island, from the end of one step to that of another. At an elastic pace one may have some steps less than the other."""
     times = {line["step"]: line["time"] for line in lines_of(folder / "metrics.jsonl")}
-    first, last = 3 * H, max(times) - 1 - H
+    counted = [step for step in times if 3 * H <= step < max(times) - H]
+    first, last = min(counted), max(counted)
     return (last - first) / (times[last] - times[first])
 
 
@@ -70,15 +71,19 @@ def measure(arguments):
     if reason:
         raise RuntimeError(f"no emulated network here: {reason}")
     found = {}
-    before, _ = race(arguments, ALONE)
+    alone = [race(arguments, ALONE)[0]]
     for words in arguments.links.split(","):
         mbit, round_trip_ms = map(float, words.split("/"))
         method = SPARSE if mbit <= 1 else STREAMING
-        there, rounds = race(arguments, method, link(mbit, round_trip_ms))
-        after, _ = race(arguments, ALONE)
-        found[words] = {"method": method["sync.method"], "steps_a_round": rounds, "steps_per_s": there, "alone": [before, after], "share": 2 * there / (before + after)}
+        there, rounds, shares, alone = [], [], [], alone[-1:]
+        for _ in range(arguments.rounds):
+            one, steps = race(arguments, method, link(mbit, round_trip_ms))
+            there, rounds = [*there, one], [*rounds, steps]
+            alone.append(race(arguments, ALONE)[0])
+            shares.append(2 * one / sum(alone[-2:]))
+        found[words] = {"method": method["sync.method"], "steps_a_round": statistics.mean(rounds), "steps_per_s": there, "alone": alone,
+                        "shares": shares, "share": statistics.median(shares)}
         print(json.dumps({words: found[words]}), file=sys.stderr, flush=True)
-        before = after
     return found
 
 
@@ -86,7 +91,8 @@ def main(words=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("atoll")
     parser.add_argument("store")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--rounds", type=int, default=3, help="races over each line")
     parser.add_argument("--links", default="100/20,10/80,1/200")
     return measure(parser.parse_args(words))
 
