@@ -121,9 +121,8 @@ Library quickest(std::span<const Library> candidates, const ProductRun& run) {
     for (Candidate& one : all) spent += one.seconds.emplace_back(run(one.library));
   }
   // Processors share AMX among neighbours: a moment in which they use it must not decide for good.
-  const bool has_tiles = std::ranges::find(candidates, Library::kTiles) != candidates.end();
-  const Library favoured = has_tiles ? Library::kTiles : candidates.front();
-  const auto usual = std::ranges::find(all, favoured, &Candidate::library);
+  auto usual = std::ranges::find(all, Library::kTiles, &Candidate::library);
+  if (usual == all.end()) usual = std::ranges::find(all, candidates.front(), &Candidate::library);
   if (usual != all.end()) {
     std::erase_if(all, [it = *usual](const Candidate& one) {
       return one.library != it.library && !one.gains_over(it);

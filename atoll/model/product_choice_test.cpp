@@ -76,6 +76,12 @@ TEST(ProductChoiceTest, TilesAreFavoured) {
   };
   EXPECT_EQ(among(0.96e-3, 1e-3), kTiles);
   EXPECT_EQ(among(0.94e-3, 1e-3), kMkl);
+  EXPECT_EQ(quickest(std::vector{kMkl, kOneDnn, kTiles},
+                     [](Library library) {
+                       return library == kTiles ? 1 : library == kMkl ? 1e-3 : 0.96e-3;
+                     }),
+            kMkl)
+      << "hopeless tiles favour the first";
   int runs = 0;
   const auto quiet_once = [&](Library library) {
     return library == kMkl ? 1e-3 : ++runs == 9 ? 0.7e-3 : 1.4e-3;

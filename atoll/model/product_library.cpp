@@ -178,8 +178,8 @@ bool is_there(Library library, ProductTypes types) {
   return false;
 }
 
-/// What the CPU's kind suggests, best first; the last one is always there. MKL's FP32 code for
-/// AMD's CPUs leaves half of AVX-512 unused.
+/// What the CPU's kind suggests, best first; MKL, or else what is widened, is always there. MKL's
+/// FP32 code for AMD's CPUs leaves half of AVX-512 unused.
 std::vector<Library> suggested(ProductTypes types) {
   using enum Library;
   if (types == ProductTypes::kFp32) {

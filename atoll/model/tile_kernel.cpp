@@ -180,6 +180,7 @@ void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* s
   constexpr int64_t kStepLines = kNumParts * kStepSize / kPanelsAhead * 2 / kLine;
   const char* panel = static_cast<const char*>(ahead.panel);
   const char* out = static_cast<const char*>(ahead.out);
+  asm volatile("" ::: "memory");  // GCC does not know that tiles read what was packed.
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -58,8 +58,8 @@ struct Ahead {
 constexpr int64_t kPanelsAhead = 8;
 
 /// sums (32, 32), rows `stride` apart = first second.
-/// Six of the nine products of an FP32 number's parts, the smallest first; the other three are
-/// below 2^-24 of the whole (Henry, Tang and Heinecke 2019, section III).
+/// Six of the nine products of FP32 numbers' parts, that of the first parts last; each of the other
+/// three is below 2^-24 of the whole (Henry, Tang and Heinecke 2019, section III).
 template <int64_t kNumParts>
 void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second, float* sums,
                      int64_t stride, const Ahead& ahead);

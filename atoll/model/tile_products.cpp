@@ -44,7 +44,10 @@ class Product {
     rows_stay_ = m >= n;
     most_depth_ = std::min(kDepth, (k + kStepDepth - 1) / kStepDepth * kStepDepth);
     passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
-    memory_ = at::empty({passing_size_ + num_threads_ * kGroup * panel_size()}, at::kBFloat16);
+    const int64_t panels = num_panels(staying().num_lanes);
+    group_ = std::clamp<int64_t>(panels / (2 * num_threads_), 1, kGroup);
+    const int64_t own_panels = std::min(num_threads_ * group_, panels + group_);
+    memory_ = at::empty({passing_size_ + own_panels * panel_size()}, at::kBFloat16);
     ATOLL_CHECK(reinterpret_cast<uintptr_t>(memory_.const_data_ptr()) % 64 == 0);
   }
 
@@ -99,12 +102,11 @@ class Product {
       pack(passing(), first + i, k, memory(i * panel_size()));
     });
     const int64_t panels = num_panels(staying().num_lanes);
-    const int64_t group = std::clamp(panels / (2 * num_threads_), kGroup / 2, kGroup);
-    for_each((panels + group - 1) / group, [&](int64_t i, int64_t thread) {
+    for_each((panels + group_ - 1) / group_, [&](int64_t i, int64_t thread) {
       const TilesInUse tiles;
-      const int64_t begin = i * group;
-      const int64_t size = std::min(group, panels - begin);
-      uint16_t* const own = memory(passing_size_ + thread * kGroup * panel_size());
+      const int64_t begin = i * group_;
+      const int64_t size = std::min(group_, panels - begin);
+      uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
       for (int64_t j = 0; j < size; ++j) pack(staying(), begin + j, k, own + j * panel_size());
       multiply_group(k, begin, size, own, first, count);
     });
@@ -166,6 +168,7 @@ class Product {
   bool rows_stay_;
   int64_t most_depth_;
   int64_t passing_size_;
+  int64_t group_;  // Panels that a thread keeps at a time.
   int64_t num_threads_ = at::get_num_threads();
   at::Tensor memory_;  // Passing panels, then those of each thread.
 };
@@ -203,6 +206,8 @@ bool has_tiles() {
 
 void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                        bool accumulates) {
+  ATOLL_CHECK(has_tiles() && a_MK.scalar_type() == b_KN.scalar_type() &&
+              (a_MK.scalar_type() == at::kBFloat16 || out_MN.scalar_type() == at::kFloat));
   if (a_MK.size(1) == 0) {
     if (!accumulates) out_MN.zero_();
   } else if (a_MK.scalar_type() == at::kFloat) {
