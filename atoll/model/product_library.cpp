@@ -117,21 +117,16 @@ at::Tensor with_layout(const at::Tensor& matrix) {
 
 void multiply_fp32(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                    const at::Tensor& b_KN, bool accumulates) {
-  if (library == Library::kTiles) {
-    multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
-  } else if (library == Library::kOneDnn && out_MN.is_contiguous()) {
+  if (library == Library::kOneDnn && out_MN.is_contiguous()) {
     at::native::mkldnn_matmul(a_MK, b_KN, out_MN, accumulates ? 1.0F : 0.0F, 1.0F);
   } else {
     multiply_by_libtorch(out_MN, a_MK, b_KN, accumulates);
   }
 }
 
-/// By those that end in FP32.
+/// Widened or by MKL, which end in FP32.
 void multiply_bf16(Library library, const at::Tensor& out_MN, const at::Tensor& a_MK,
                    const at::Tensor& b_KN, bool accumulates) {
-  if (library == Library::kTiles) {
-    return multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
-  }
   if (library == Library::kMkl) {
     return multiply_by_mkl(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
   }
@@ -232,17 +227,18 @@ void multiply_by(Library library, const at::Tensor& out_MN, const at::Tensor& a_
                  const at::Tensor& b_KN, bool accumulates) {
   ATOLL_CHECK(has_dense_rows(out_MN));
   const ProductTypes types = *product_types(out_MN, a_MK, b_KN);
-  if (types == ProductTypes::kFp32) {
+  const bool is_short = types != ProductTypes::kBf16 || a_MK.size(1) <= kMostDepthIntoBf16;
+  if (library == Library::kTiles && is_short) {
+    multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
+  } else if (types == ProductTypes::kFp32) {
     multiply_fp32(library, out_MN, a_MK, b_KN, accumulates);
   } else if (library == Library::kOneDnn) {
     multiply_by_libtorch(out_MN, a_MK, b_KN, accumulates);
   } else if (types == ProductTypes::kBf16ToFp32) {
     multiply_bf16(library, out_MN, a_MK, b_KN, accumulates);
-  } else if (library == Library::kTiles && a_MK.size(1) <= kMostDepthIntoBf16) {
-    multiply_by_tiles(out_MN, with_layout(a_MK), with_layout(b_KN), accumulates);
   } else {
     const at::Tensor wide_MN = at::empty(out_MN.sizes(), out_MN.options().dtype(at::kFloat));
-    multiply_bf16(library, wide_MN, a_MK, b_KN, /*accumulates=*/false);
+    multiply_by(library, wide_MN, a_MK, b_KN, /*accumulates=*/false);
     out_MN.copy_(wide_MN);
   }
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "atoll/base/check.h"
+#include "atoll/model/tile_kernel.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

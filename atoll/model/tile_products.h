@@ -1,7 +1,7 @@
 #pragma once
 // Products in tiles of Intel's AMX, which multiplies BF16 and sums in FP32 at 16 times the speed of
 // FP32's own arithmetic. FP32 factors go as three BF16s each, of whose products six are taken
-// (tile_kernel.h): as exact as FP32 sums of so many products are, at 2.7 times their speed.
+// (tile_kernel.h): as exact as FP32 sums of so many products are, at up to 2.7 times their speed.
 // Magnitudes below 1e-31 lose their last bits, those below 1e-38 count as zero. Those above 3.39e38
 // count as infinite, and what is infinite gives NaN.
 // A result's bits depend on its shape, not on the number of threads.
@@ -10,8 +10,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-
-#include "atoll/model/tile_kernel.h"
 
 namespace atl::model {
 
