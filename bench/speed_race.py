@@ -94,7 +94,10 @@ def main(words=None):
     parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--rounds", type=int, default=3, help="races over each line")
     parser.add_argument("--links", default="100/20,10/80,1/200")
-    return measure(parser.parse_args(words))
+    arguments = parser.parse_args(words)
+    if arguments.steps < 8 * H:
+        parser.error(f"--steps {arguments.steps}: at least {8 * H}, since rounds at the beginning and the end are left out")
+    return measure(arguments)
 
 
 if __name__ == "__main__":

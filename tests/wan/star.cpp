@@ -15,7 +15,9 @@ namespace {
 
 constexpr uint32_t kNetwork = (10U << 24) | (77U << 16);  // 10.77.0.0/24
 constexpr size_t kMaxHosts = 250;
-constexpr int kMaxPacketsAtOnce = 64;  // From one host, before the others get their turn.
+constexpr int kMaxPacketsAtOnce = 256;  // From one host, before the others get their turn.
+constexpr Duration kLongestTick{1'000'000};
+constexpr int kTicksInDelay = 16;
 constexpr int kMaxKillRounds = 2000;
 constexpr size_t kIpHeaderBytes = 20;
 constexpr size_t kDestinationOffset = 16;
@@ -156,6 +158,15 @@ void Star::hand_over(Time now) {
       if (!host.space.write_packet(packet->bytes)) ++host.refused;
     }
   }
+}
+
+Duration Star::tick() const {
+  Duration shortest{};
+  for (const Host& host : hosts_) {
+    const Duration delay = host.options.up.delay;
+    if (delay > Duration{} && (shortest == Duration{} || delay < shortest)) shortest = delay;
+  }
+  return std::min(kLongestTick, shortest / kTicksInDelay);
 }
 
 std::vector<int> Star::devices() const {
