@@ -115,9 +115,10 @@ void run(const Arguments& arguments) {
     const auto next = star.step(clock);
     timespec wait{.tv_sec = 1, .tv_nsec = 0};
     if (next) {
-      // Waking for each packet would take the cores from those whose line this is.
+      // Waking for each packet would take the cores from those whose line this is. Without delays
+      // nobody sleeps: even no time at all would be some 50 us.
       const timespec tick{.tv_sec = 0, .tv_nsec = star.tick().count()};
-      nanosleep(&tick, nullptr);
+      if (tick.tv_nsec > 0) nanosleep(&tick, nullptr);
       const int64_t ns = std::clamp<int64_t>((*next - clock.now()).count(), 0, 999'999'999);
       wait = {.tv_sec = 0, .tv_nsec = ns};
     }

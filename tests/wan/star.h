@@ -37,8 +37,9 @@ class Star {
   /// Takes in what the hosts sent, hands over what has arrived. Returns when there is more to do.
   std::optional<Time> step(const Clock& clock);
   /// For how long packets may lie before anybody looks, as on a network card that coalesces its
-  /// interrupts: a sixteenth of the shortest delay, at most a millisecond. Rates are not touched:
-  /// a packet's times follow from those of the one before it, not from when somebody looked.
+  /// interrupts: a sixteenth of the shortest delay, at most a millisecond. No delay: not
+  /// at all. Rates are not touched: on a busy line a packet's times follow from those of the one
+  /// before it, not from when somebody looked.
   Duration tick() const;
   std::vector<int> devices() const;
 
