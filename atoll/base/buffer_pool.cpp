@@ -20,10 +20,6 @@ constexpr size_t kPlaces = kPage / BufferPool::kBeforeData - 1;
 constexpr size_t kStep = 11;
 static_assert(std::gcd(kStep, kPlaces) == 1);
 
-void unmap(const std::vector<Block*>& blocks) {
-  for (const Block* const block : blocks) ::munmap(block->begin, block->size);
-}
-
 size_t share_of(size_t size, double share) {
   return static_cast<size_t>(static_cast<double>(size) * share);
 }
@@ -37,30 +33,24 @@ BufferPool::~BufferPool() { unmap_unused(Duration::min()); }
 Block* BufferPool::take(size_t num_bytes) {
   if (num_bytes > PTRDIFF_MAX - 2 * kPage) throw std::bad_alloc();
   const size_t size = (num_bytes + kPage - 1) / kPage * kPage + kPage;
-  std::vector<Block*> old;
-  size_t place = 0;
   {
     const MutexLock lock(mutex_);
     if (Block* const found = best_fit(size)) return found;
+  }
+  auto* const begin = static_cast<std::byte*>(mapped(size));
+  if (begin == nullptr) throw std::bad_alloc();
+  std::vector<std::byte*> units;
+  size_t place = 0;
+  {
+    const MutexLock lock(mutex_);
     free_.reserve(num_blocks_ + 1);
-    const size_t most = std::max(most_used_bytes_, used_bytes_ + size);
-    old = old_ones(most + share_of(most, kMostSpare) - size, Time::min());
+    units = make_room(size);
+    use(begin, size);
     num_blocks_ += 1;
-    mapped_bytes_ += size;
-    used_bytes_ += size;
     place = num_mapped_++ * kStep % kPlaces;
   }
-  unmap(old);
-  void* const begin = mapped(size);
-  const MutexLock lock(mutex_);
-  if (begin == nullptr) {
-    num_blocks_ -= 1;
-    mapped_bytes_ -= size;
-    used_bytes_ -= size;
-    throw std::bad_alloc();
-  }
-  most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
-  return new (static_cast<std::byte*>(begin) + place * kBeforeData) Block{begin, size};
+  SparePages::unmap(units);
+  return new (begin + place * kBeforeData) Block{begin, size};
 }
 
 void BufferPool::give_back(Block* block) {
@@ -70,14 +60,45 @@ void BufferPool::give_back(Block* block) {
   free_.push_back(block);
 }
 
+size_t BufferPool::lend(std::byte* begin, size_t size) {
+  std::vector<std::byte*> units;
+  size_t filled = 0;
+  {
+    const MutexLock lock(mutex_);
+    units = make_room(size);
+    filled = use(begin, size);
+  }
+  SparePages::unmap(units);
+  return filled;
+}
+
+void BufferPool::take_back(std::byte* begin, size_t size) {
+  const MutexLock lock(mutex_);
+  const size_t before = spare_.size();
+  spare_.take_pages(begin, size);
+  spare_since_ = clock_.now();
+  used_bytes_ -= size;
+  mapped_bytes_ -= size - (spare_.size() - before);
+}
+
 void BufferPool::unmap_unused(Duration longer_than) {
   std::vector<Block*> old;
+  std::vector<std::byte*> units;
   {
     const MutexLock lock(mutex_);
     const bool is_all = longer_than == Duration::min();
-    old = old_ones(mapped_bytes_, is_all ? Time::max() : clock_.now() - longer_than);
+    const Time since = is_all ? Time::max() : clock_.now() - longer_than;
+    while (Block* const block = oldest(since)) {
+      old.push_back(block);
+      mapped_bytes_ -= block->size;
+    }
+    if (spare_since_ < since) {
+      mapped_bytes_ -= spare_.size();
+      units = spare_.give_all();
+    }
   }
-  unmap(old);
+  for (const Block* const block : old) ::munmap(block->begin, block->size);
+  SparePages::unmap(units);
 }
 
 size_t BufferPool::mapped_bytes() const {
@@ -105,18 +126,48 @@ Block* BufferPool::best_fit(size_t size) {
   return found;
 }
 
-std::vector<Block*> BufferPool::old_ones(size_t most_bytes, Time since) {
-  std::vector<Block*> old;
-  while (!free_.empty()) {
-    const auto oldest = std::ranges::min_element(free_, {}, &Block::free_since);
-    if (mapped_bytes_ <= most_bytes && (*oldest)->free_since >= since) break;
-    old.push_back(*oldest);
-    mapped_bytes_ -= (*oldest)->size;
-    num_blocks_ -= 1;
-    *oldest = free_.back();
-    free_.pop_back();
+Block* BufferPool::oldest(Time since) {
+  if (free_.empty()) return nullptr;
+  const auto oldest = std::ranges::min_element(free_, {}, &Block::free_since);
+  if ((*oldest)->free_since >= since) return nullptr;
+  Block* const block = *oldest;
+  num_blocks_ -= 1;
+  *oldest = free_.back();
+  free_.pop_back();
+  return block;
+}
+
+std::vector<std::byte*> BufferPool::make_room(size_t size) {
+  std::vector<std::byte*> units;
+  const size_t most_used = std::max(most_used_bytes_, used_bytes_ + size);
+  const size_t most = most_used + share_of(most_used, kMostSpare);
+  const size_t wanted = moved_for(size);
+  while (mapped_bytes_ + size - std::min(wanted, spare_.size()) > most) {
+    if (spare_.size() > wanted) {
+      units.push_back(spare_.give_unit());
+      mapped_bytes_ -= SparePages::kUnit;
+    } else if (const Block* const block = oldest(Time::max())) {
+      mapped_bytes_ -= block->size - SparePages::whole_units(block->size);
+      spare_.take_mapped(static_cast<std::byte*>(block->begin), block->size);
+    } else {
+      break;
+    }
   }
-  return old;
+  return units;
+}
+
+size_t BufferPool::moved_for(size_t size) const {
+  return mapped_bytes_ <= kMostMoved ? SparePages::whole_units(size) : 0;
+}
+
+size_t BufferPool::use(std::byte* begin, size_t size) {
+  const size_t before = spare_.size();
+  const size_t filled = spare_.fill(begin, moved_for(size));
+  spare_since_ = clock_.now();
+  used_bytes_ += size;
+  mapped_bytes_ += size - (before - spare_.size());
+  most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
+  return filled;
 }
 
 /// Null where there is no room, even without what lies free.

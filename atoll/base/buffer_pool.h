@@ -8,6 +8,7 @@
 
 #include "atoll/base/clock.h"
 #include "atoll/base/mutex.h"
+#include "atoll/base/spare_pages.h"
 
 namespace atl {
 
@@ -17,8 +18,10 @@ class BufferPool {
   /// Of a block that is used again, at most this share is room that nobody asked for.
   static constexpr double kMostWaste = 1.0 / 8;
   /// By this share the pool may be larger than ever was in use at once. Before it would be more,
-  /// free blocks are unmapped, the longest unused first.
+  /// free blocks make way, the longest unused first: their pages are used for what is taken.
   static constexpr double kMostSpare = 1.0 / 16;
+  /// Pages are moved as long as not more is mapped: a process may have 65,530 mappings.
+  static constexpr size_t kMostMoved = size_t{8} << 30;
 
   explicit BufferPool(const Clock& clock) : clock_(clock) {}
   ~BufferPool();
@@ -37,22 +40,38 @@ class BufferPool {
   /// Throws std::bad_alloc.
   Block* take(size_t num_bytes);
   void give_back(Block* block);
+
+  /// Memory of others, mapped and untouched, counts as in use: free blocks make way as for a block,
+  /// and their pages are moved there. For how many bytes from `begin` on, the beginning of a page,
+  /// that was done: they hold anything.
+  size_t lend(std::byte* begin, size_t size);
+  /// What was lent is zero now, and takes no memory but for the pool's.
+  void take_back(std::byte* begin, size_t size);
+
   /// Unmaps what nobody has used for so long.
   void unmap_unused(Duration longer_than);
 
-  /// Free and in use.
+  /// Free, in use and lent.
   size_t mapped_bytes() const;
 
  private:
   Block* best_fit(size_t size) ATOLL_REQUIRES(mutex_);
-  /// The longest unused, until no more than `most_bytes` are mapped and all is used since `since`.
-  /// The caller unmaps them without the lock, under which everybody waits.
-  std::vector<Block*> old_ones(size_t most_bytes, Time since) ATOLL_REQUIRES(mutex_);
+  /// The free block that is unused for the longest, if it is since before `since`; else null.
+  Block* oldest(Time since) ATOLL_REQUIRES(mutex_);
+  /// Spare pages for so much more in use, and no more mapped than may be. The caller unmaps what it
+  /// returns without the lock, under which everybody waits.
+  std::vector<std::byte*> make_room(size_t size) ATOLL_REQUIRES(mutex_);
+  /// How many bytes of so many can come from spare pages.
+  size_t moved_for(size_t size) const ATOLL_REQUIRES(mutex_);
+  /// What is mapped there is in use. How many of its bytes came from spare pages.
+  size_t use(std::byte* begin, size_t size) ATOLL_REQUIRES(mutex_);
   void* mapped(size_t size);
 
   const Clock& clock_;
   mutable Mutex mutex_;
   std::vector<Block*> free_ ATOLL_GUARDED_BY(mutex_);  // Has room for all, so it never throws.
+  SparePages spare_ ATOLL_GUARDED_BY(mutex_);          // Of blocks that made way.
+  Time spare_since_ ATOLL_GUARDED_BY(mutex_){};        // None were moved.
   size_t num_blocks_ ATOLL_GUARDED_BY(mutex_) = 0;
   size_t num_mapped_ ATOLL_GUARDED_BY(mutex_) = 0;  // So far.
   size_t mapped_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;

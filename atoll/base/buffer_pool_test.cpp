@@ -1,6 +1,7 @@
 #include "atoll/base/buffer_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,10 +13,17 @@
 #include <thread>
 #include <vector>
 
+#include "atoll/base/machine_memory.h"
+
 namespace atl {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
+
+std::byte* new_pages(size_t size) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  return static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, kFlags, -1, 0));
+}
 
 TEST(BufferPoolTest, ASizeThatComesBackHasTheSameBlock) {
   const ManualClock clock;
@@ -44,6 +52,42 @@ TEST(BufferPoolTest, WhatIsMuchSmallerHasABlockOfItsOwn) {
   EXPECT_EQ(small->size, kMiB + 4096);
   pool.give_back(small);
   pool.give_back(large);
+}
+
+TEST(BufferPoolTest, FreeBlocksMakeWayForOthersMemory) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  std::vector<BufferPool::Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(2 * kMiB));
+  const size_t most = pool.mapped_bytes();
+  std::vector<std::byte*> lent;
+  for (BufferPool::Block* const block : blocks) {
+    std::memset(block->data(), 7, 2 * kMiB);
+    pool.give_back(block);
+    lent.push_back(new_pages(2 * kMiB));
+    const size_t filled = pool.lend(lent.back(), 2 * kMiB);
+    EXPECT_EQ(lent.back()[2 * kMiB - 1], filled == 2 * kMiB ? std::byte{7} : std::byte{0});
+    EXPECT_LE(pool.mapped_bytes(), most + most / 16);
+  }
+  for (std::byte* const pages : lent) {
+    pages[0] = std::byte{1};
+    pool.take_back(pages, 2 * kMiB);
+    EXPECT_EQ(pages[0], std::byte{0});
+    EXPECT_EQ(pages[2 * kMiB - 1], std::byte{0});
+    ::munmap(pages, 2 * kMiB);
+  }
+  EXPECT_LE(pool.mapped_bytes(), most + most / 16);
+  // Their pages are blocks' again.
+  const double resident = resident_memory_bytes();
+  for (BufferPool::Block*& block : blocks) {
+    block = pool.take(2 * kMiB);
+    std::memset(block->data(), 8, 2 * kMiB);
+  }
+  EXPECT_LE(resident_memory_bytes(), resident + 4e6);
+  EXPECT_LE(pool.mapped_bytes(), most + most / 16);
+  for (BufferPool::Block* const block : blocks) pool.give_back(block);
+  pool.unmap_unused(Duration::min());
+  EXPECT_EQ(pool.mapped_bytes(), 0);
 }
 
 TEST(BufferPoolTest, FreeBlocksMakeWayBeforeThePoolGrows) {
@@ -88,7 +132,7 @@ TEST(BufferPoolTest, NoTwoBlocksOverlapAndThePoolIsNeverLargerThanMostWasInUse) 
   size_t most_used = 0;
   for (int step = 0; step < 3000; ++step) {
     if (held.empty() || random() % 2 == 0) {
-      const size_t size = kMiB / 8 + random() % kMiB;
+      const size_t size = kMiB / 8 + random() % (8 * kMiB);
       BufferPool::Block* const block = pool.take(size);
       std::memset(block->data(), step % 251, size);
       held.push_back({block, size, step % 251});

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "atoll/model/page_tensor.h"
+
 namespace atl::group {
 
 SummedPasses::SummedPasses(GradientSums& sums, const model::Parameters& parameters,
@@ -32,7 +34,7 @@ void SummedPasses::end() {
 
 void SummedPasses::clear_gradients() {
   const at::NoGradGuard no_grad;
-  parameters_.gradients_P().zero_();
+  model::clear(parameters_.gradients_P());
 }
 
 }  // namespace atl::group

@@ -40,6 +40,7 @@ void of_type(const at::Tensor& x, const Kernel& kernel) {
   }
 }
 
+/// Undefined where nobody wants it.
 inline at::Tensor gradient_target(AutogradContext* context, const char* name = "grad") {
   return context->saved_data[name].toTensor();
 }

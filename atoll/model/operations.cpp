@@ -17,6 +17,7 @@
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
 #include "atoll/model/operation_parts.h"
+#include "atoll/model/page_tensor.h"
 
 namespace atl::model {
 namespace {
@@ -31,6 +32,7 @@ std::vector<int64_t> with_width(const at::Tensor& x, int64_t width) {
 /// What a product adds to its weight's gradient, if somebody wants it.
 void add_to_gradient(AutogradContext* context, const at::Tensor& dy_MO, const at::Tensor& x_MI) {
   if (const at::Tensor target = gradient_target(context); target.defined()) {
+    make_room_for(target);
     matmul(target, dy_MO.t(), x_MI, /*accumulates=*/true);
   }
 }
@@ -56,6 +58,7 @@ struct Embed : Function<Embed> {
     const at::Tensor tokens = context->get_saved_variables()[0].reshape(-1);
     const at::Tensor dy = gradients[0].contiguous();
     at::Tensor target = gradient_target(context);
+    make_room_for(target);
     if (on_cpu(dy)) {
       of_type(dy, [&]<typename T>(T) {
         embedding_backward(rows_of(dy), tokens.const_data_ptr<int64_t>(), in<T>(dy), out(target));

@@ -1,5 +1,6 @@
 #include "atoll/model/page_tensor.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -7,12 +8,102 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <vector>
 
 #include "atoll/base/check.h"
+#include "atoll/base/descriptor.h"
 #include "atoll/base/error.h"
 #include "atoll/base/progress.h"
+#include "atoll/model/pooled_tensors.h"
 
 namespace atl::model {
+namespace {
+
+struct Bytes {  // [begin, end).
+  uintptr_t begin;
+  uintptr_t end;
+
+  size_t size() const { return end - begin; }
+  auto* data() const { return reinterpret_cast<std::byte*>(begin); }
+};
+
+uintptr_t page_size() {
+  static const auto size = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+/// Of these bytes, the pages that lie in them wholly.
+Bytes whole_pages(Bytes bytes) {
+  const uintptr_t page = page_size();
+  const uintptr_t first = std::min(bytes.end, (bytes.begin + page - 1) / page * page);
+  return {first, std::max(first, bytes.end / page * page)};
+}
+
+Bytes bytes_of(const at::Tensor& values) {
+  const auto begin = reinterpret_cast<uintptr_t>(values.const_data_ptr());
+  return {begin, begin + values.nbytes()};
+}
+
+/// Nothing was written to these pages since they were mapped or forgotten; false, too, where the
+/// system does not say.
+bool are_untouched(Bytes pages) {
+  const Descriptor map("/proc/self/pagemap", O_RDONLY);
+  constexpr uint64_t kIsPresentOrSwapped = uint64_t{3} << 62;
+  std::vector<uint64_t> entries(pages.size() / page_size());
+  const auto size = static_cast<ssize_t>(entries.size() * sizeof(uint64_t));
+  const auto offset = static_cast<off_t>(pages.begin / page_size() * sizeof(uint64_t));
+  if (::pread(map.get(), entries.data(), static_cast<size_t>(size), offset) != size) return false;
+  return std::ranges::none_of(entries,
+                              [](uint64_t entry) { return (entry & kIsPresentOrSwapped) != 0; });
+}
+
+/// What a tensor of page_zeros() lies in, and what the pool of large tensors has lent to it.
+class Pages {
+ public:
+  Pages(void* begin, size_t size) : begin_(begin), size_(size) {}
+  ~Pages() {
+    take_back({0, UINTPTR_MAX});
+    ::munmap(begin_, size_);
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  /// Null of other tensors.
+  static Pages* of(const at::Tensor& values) {
+    return values.storage().data_ptr().cast_context<Pages>(&unmap);
+  }
+  static void unmap(void* pages) { delete static_cast<Pages*>(pages); }
+
+  /// How many bytes from the beginning on hold anything now; the others are zero. Nothing is lent
+  /// twice, nor to pages that are written already.
+  size_t lend(Bytes pages) {
+    if (pages.size() == 0) return 0;
+    const auto next = lent_.lower_bound(pages.begin);
+    if (next != lent_.end() && next->first < pages.end) return 0;
+    if (next != lent_.begin() && std::prev(next)->second > pages.begin) return 0;
+    if (!are_untouched(pages)) return 0;
+    lent_[pages.begin] = pages.end;
+    return tensor_pool().lend(pages.data(), pages.size());
+  }
+  /// All that lies in these bytes.
+  void take_back(Bytes bytes) {
+    for (auto it = lent_.lower_bound(bytes.begin); it != lent_.end() && it->second <= bytes.end;) {
+      const Bytes pages{it->first, it->second};
+      tensor_pool().take_back(pages.data(), pages.size());
+      it = lent_.erase(it);
+    }
+  }
+
+ private:
+  void* begin_;
+  size_t size_;
+  std::map<uintptr_t, uintptr_t> lent_;  // Ends by beginnings.
+};
+
+}  // namespace
 
 at::Tensor page_zeros(int64_t size, at::ScalarType type) {
   const size_t bytes =
@@ -22,30 +113,51 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type) {
   if (memory == MAP_FAILED) {
     throw InputError(fmt::format("there is no memory for {} of parameters", format_bytes(bytes)));
   }
-  return at::from_blob(
-      memory, {size}, [bytes](void* mapped) { ::munmap(mapped, bytes); },
-      at::TensorOptions().dtype(type));
+  auto pages = std::make_unique<Pages>(memory, bytes);
+  return at::for_blob(memory, {size})
+      .context(pages.release(), &Pages::unmap)
+      .options(at::TensorOptions().dtype(type))
+      .make_tensor();
 }
 
 void forget(const at::Tensor& values) {
   ATOLL_CHECK(values.is_cpu() && values.is_contiguous());
   if (values.numel() == 0) return;
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(values.mutable_data_ptr());
-  const auto end = begin + values.nbytes();
-  const uintptr_t first = std::min(end, (begin + page - 1) / page * page);
-  const uintptr_t last = std::max(first, end / page * page);
+  const Bytes all = bytes_of(values);
+  const Bytes pages = whole_pages(all);
   const auto zero = [](uintptr_t from, uintptr_t to) {
     std::memset(reinterpret_cast<void*>(from), 0, to - from);
   };
-  zero(begin, first);
-  zero(last, end);
-  if (first == last) return;
+  zero(all.begin, pages.begin);
+  zero(pages.end, all.end);
+  if (pages.size() == 0) return;
+  if (Pages* const own = Pages::of(values)) own->take_back(all);
   // The kernel would join what is left to a huge page, and fill it up again.
-  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_NOHUGEPAGE);
-  if (::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
-    zero(first, last);
+  ::madvise(pages.data(), pages.size(), MADV_NOHUGEPAGE);
+  if (::madvise(pages.data(), pages.size(), MADV_DONTNEED) != 0) zero(pages.begin, pages.end);
+}
+
+bool are_many(const at::Tensor& values) {
+  return values.nbytes() >= kMany && Pages::of(values) != nullptr;
+}
+
+void clear(const at::Tensor& values) {
+  if (are_many(values)) {
+    forget(values);
+  } else {
+    values.zero_();
   }
+}
+
+void make_room_for(const at::Tensor& values) {
+  Pages* const own = Pages::of(values);
+  if (own == nullptr) return;
+  const Bytes pages = whole_pages(bytes_of(values));
+  constexpr int64_t kAtLeast = 1 << 20;  // To be worth a thread.
+  const auto size = static_cast<int64_t>(own->lend(pages));
+  at::parallel_for(0, size, kAtLeast, [&](int64_t begin, int64_t end) {
+    std::memset(pages.data() + begin, 0, static_cast<size_t>(end - begin));
+  });
 }
 
 }  // namespace atl::model

@@ -1,7 +1,7 @@
 #pragma once
 // Zeros on the CPU whose memory is taken from the system where it is touched, and can be given back
 // in between: who shares parameters among processes has an address for each, and memory for what it
-// reads now.
+// reads now. Gradients need none from an update to the next way back, when activations need most.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -13,5 +13,18 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type);
 
 /// A contiguous slice of what page_zeros() made is zero now, and its whole pages take no memory.
 void forget(const at::Tensor& values);
+
+/// Of page_zeros(), and kMany bytes or more: of less the time to forget them is worth more than the
+/// memory.
+bool are_many(const at::Tensor& values);
+inline constexpr size_t kMany = size_t{256} << 20;
+
+/// zero_() that forgets where they are many.
+void clear(const at::Tensor& values);
+
+/// Values of page_zeros() are written next, all of them. If they are forgotten, pages that lie free
+/// in the pool of large tensors (pooled_tensors.h) are used for them, and are zero: some ten times
+/// as fast as new ones. Nothing of other tensors, nor where some of them were read or written.
+void make_room_for(const at::Tensor& values);
 
 }  // namespace atl::model

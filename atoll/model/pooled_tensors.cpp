@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <new>
 
-#include "atoll/base/buffer_pool.h"
-
 namespace atl::model {
 namespace {
 
@@ -21,13 +19,6 @@ constexpr size_t kLarge = size_t{1} << 20;
 
 constexpr Duration kLongestRest = std::chrono::minutes(1);
 
-/// Never destroyed, nor is the allocator: LibTorch's own tensors may be the last ones.
-BufferPool& shared_pool() {
-  static const auto* const clock = new SystemClock();
-  static auto* const pool = new BufferPool(*clock);
-  return *pool;
-}
-
 /// In LibTorch's own memory, where there is no `begin`.
 Block* small_block(size_t num_bytes) {
   return new (c10::alloc_cpu(num_bytes + kBefore)) Block{.begin = nullptr, .size = num_bytes};
@@ -36,7 +27,7 @@ Block* small_block(size_t num_bytes) {
 Block* block_of(size_t num_bytes) {
   if (num_bytes < kLarge) return small_block(num_bytes);
   try {
-    return shared_pool().take(num_bytes);
+    return tensor_pool().take(num_bytes);
   } catch (const std::bad_alloc&) {
     return small_block(num_bytes);  // Which says in LibTorch's words that there is no room.
   }
@@ -61,18 +52,24 @@ class PooledAllocator final : public c10::Allocator {
     if (block->begin == nullptr) {
       c10::free_cpu(block);
     } else {
-      shared_pool().give_back(block);
+      tensor_pool().give_back(block);
     }
   }
 };
 
 }  // namespace
 
+BufferPool& tensor_pool() {
+  static const auto* const clock = new SystemClock();
+  static auto* const pool = new BufferPool(*clock);
+  return *pool;
+}
+
 PooledTensors::PooledTensors() {
-  static auto* const allocator = new PooledAllocator();
+  static auto* const allocator = new PooledAllocator();  // Never destroyed, like the pool.
   c10::SetCPUAllocator(allocator);
   thread_ = std::thread([this] {
-    while (!is_over_.try_acquire_for(kLongestRest / 4)) shared_pool().unmap_unused(kLongestRest);
+    while (!is_over_.try_acquire_for(kLongestRest / 4)) tensor_pool().unmap_unused(kLongestRest);
   });
 }
 

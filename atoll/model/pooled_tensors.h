@@ -3,7 +3,12 @@
 #include <semaphore>
 #include <thread>
 
+#include "atoll/base/buffer_pool.h"
+
 namespace atl::model {
+
+/// Where they lie. Never destroyed: LibTorch's own tensors may be the last ones.
+BufferPool& tensor_pool();
 
 /// Begins before LibTorch has taken any memory, at the start of main(): what was taken before must
 /// not be given back by pointer alone. Nothing undoes it: tensors outlive main(). While it lives, a

@@ -28,6 +28,7 @@ struct Factors {
   float root_of_correction;
   float eps;
   float step;
+  bool clears_gradients;
 };
 
 Factors factors_of(const AdamWUpdate& update) {
@@ -43,12 +44,13 @@ Factors factors_of(const AdamWUpdate& update) {
           .square_of_gradient = static_cast<float>(1 - update.beta2),
           .root_of_correction = static_cast<float>(std::sqrt(1 - std::pow(update.beta2, number))),
           .eps = static_cast<float>(update.eps),
-          .step = static_cast<float>(update.lr / (1 - std::pow(update.beta1, number)))};
+          .step = static_cast<float>(update.lr / (1 - std::pow(update.beta1, number))),
+          .clears_gradients = update.clears_gradients};
 }
 
 /// Elements [begin, end). Which of the two products in a square is fused with their sum is
 /// LibTorch's choice in its vectors, its compiler's behind them.
-template <bool kIsTail>
+template <bool kIsTail, bool kClears>
 ATOLL_INLINE void update_elements(const AdamWSpan& span, const Factors& factors, int64_t begin,
                                   int64_t end) {
   float* const values = span.values;
@@ -65,18 +67,28 @@ ATOLL_INLINE void update_elements(const AdamWSpan& span, const Factors& factors,
     const float square = kIsTail ? std::fma(squares[i], f.square, part * gradient)
                                  : std::fma(part, gradient, squares[i] * f.square);
     const float root = std::sqrt(square) / f.root_of_correction + f.eps;
-    gradients[i] = 0;
+    if (kClears) gradients[i] = 0;
     means[i] = mean;
     squares[i] = square;
     values[i] = values[i] * f.value - f.step * mean / root;
   }
 }
 
+template <bool kClears>
+ATOLL_INLINE void update_all(const AdamWSpan& span, const Factors& factors, int64_t begin,
+                             int64_t end) {
+  const int64_t tail = end - (end - begin) % kLanes;
+  update_elements<false, kClears>(span, factors, begin, tail);
+  update_elements<true, kClears>(span, factors, tail, end);
+}
+
 ATOLL_CLONES void update_range(const AdamWSpan& span, const Factors& factors, int64_t begin,
                                int64_t end) {
-  const int64_t tail = end - (end - begin) % kLanes;
-  update_elements<false>(span, factors, begin, tail);
-  update_elements<true>(span, factors, tail, end);
+  if (factors.clears_gradients) {
+    update_all<true>(span, factors, begin, end);
+  } else {
+    update_all<false>(span, factors, begin, end);
+  }
 }
 
 }  // namespace

@@ -32,9 +32,10 @@ struct AdamWUpdate {
   double beta1 = 0;
   double beta2 = 0;
   double eps = 0;
+  bool clears_gradients = true;  // They are zero afterwards; else what they were.
 };
 
-/// Loshchilov and Hutter 2019, algorithm 2. Leaves the gradients zero.
+/// Loshchilov and Hutter 2019, algorithm 2.
 void adamw(const AdamWSpan& span, const AdamWUpdate& update);
 
 }  // namespace atl::train

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "atoll/base/error.h"
+#include "atoll/model/page_tensor.h"
 #include "atoll/train/adamw_kernel.h"
 #include "atoll/train/muon.h"
 
@@ -37,6 +38,12 @@ std::vector<at::Tensor> views(const at::Tensor& x_P, const Spans& spans) {
   return views;
 }
 
+/// On the CPU outside the pool of large tensors, of which what is there for good makes no room.
+at::Tensor moment_zeros(const at::Tensor& values_P) {
+  return values_P.is_cpu() ? model::page_zeros(values_P.numel(), values_P.scalar_type())
+                           : at::zeros_like(values_P);
+}
+
 /// A product with 1 would be a pass over memory for nothing.
 void scale(const at::Tensor& gradients, double factor) {
   if (factor != 1) gradients.mul_(factor);
@@ -51,13 +58,13 @@ class AdamWSpans {
       : beta1_(options.beta1),
         beta2_(options.beta2),
         eps_(options.eps),
+        clears_gradients_(!model::are_many(target.gradients_P)),
         values_(views(target.values_P, spans)),
         gradients_(views(target.gradients_P, spans)),
         means_(views(mean_P, spans)),
         squares_(views(square_P, spans)) {}
 
-  /// Update number `count`, from 1: the bias correction depends on it. Gradients are zero
-  /// afterwards.
+  /// Update number `count`, from 1: the bias correction depends on it.
   void update(int64_t count, const StepOptions& options) {
     if (values_.empty()) return;
     if (values_[0].is_cpu()) {
@@ -81,7 +88,8 @@ class AdamWSpans {
              .weight_decay = options.weight_decay,
              .beta1 = beta1_,
              .beta2 = beta2_,
-             .eps = eps_});
+             .eps = eps_,
+             .clears_gradients = clears_gradients_});
     }
   }
 
@@ -98,6 +106,7 @@ class AdamWSpans {
   double beta1_;
   double beta2_;
   double eps_;
+  bool clears_gradients_;
   std::vector<at::Tensor> values_;
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> means_;
@@ -127,8 +136,8 @@ class AdamW final : public InnerOptimizer {
  public:
   AdamW(const method::TrainOptions& options, const OptimizerTarget& target)
       : InnerOptimizer(target),
-        mean_P_(at::zeros_like(target.values_P)),
-        square_P_(at::zeros_like(target.values_P)),
+        mean_P_(moment_zeros(target.values_P)),
+        square_P_(moment_zeros(target.values_P)),
         spans_({options, target, mean_P_, square_P_, target.decayed},
                {options, target, mean_P_, square_P_, without(everything(target), target.decayed)}) {
   }
@@ -160,8 +169,8 @@ class Muon final : public InnerOptimizer {
       : InnerOptimizer(target),
         momentum_(options.muon_momentum),
         lr_ratio_(options.muon_lr_ratio),
-        mean_P_(at::zeros_like(target.values_P)),
-        square_P_(at::zeros_like(target.values_P)),
+        mean_P_(moment_zeros(target.values_P)),
+        square_P_(moment_zeros(target.values_P)),
         others_(
             {options, target, mean_P_, square_P_, without(target.decayed, spans_of(target.hidden))},
             {options, target, mean_P_, square_P_, without(everything(target), target.decayed)}) {
@@ -228,6 +237,14 @@ class Sgd final : public InnerOptimizer {
 };
 
 }  // namespace
+
+void InnerOptimizer::step(const StepOptions& options) {
+  ++num_updates_;
+  update(options);
+  if (model::are_many(target_.gradients_P)) model::forget(target_.gradients_P);
+}
+
+void InnerOptimizer::skip() { model::clear(target_.gradients_P); }
 
 OptimizerTarget target_of(const model::Parameters& parameters) {
   OptimizerTarget target{.values_P = parameters.values_P(),

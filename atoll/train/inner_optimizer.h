@@ -49,12 +49,10 @@ class InnerOptimizer {
   explicit InnerOptimizer(OptimizerTarget target) : target_(std::move(target)) {}
   virtual ~InnerOptimizer() = default;
   /// One update from gradients_P, which are zero afterwards: the next backward pass adds to them.
-  void step(const StepOptions& options) {
-    ++num_updates_;
-    update(options);
-  }
+  /// Many of them take no memory until then (model/page_tensor.h).
+  void step(const StepOptions& options);
   /// No update, as where the gradients are not finite. They are zero afterwards all the same.
-  virtual void skip() { target_.gradients_P.zero_(); }
+  virtual void skip();
   /// Moments (P,), by the names they have in a checkpoint. Empty for plain SGD. Muon: running means
   /// of the gradient everywhere, of its square (zero for the hidden matrices).
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
@@ -66,7 +64,7 @@ class InnerOptimizer {
   const OptimizerTarget& target() const { return target_; }
 
  private:
-  /// Number num_updates(). Leaves the gradients zero.
+  /// Number num_updates(). Leaves the gradients zero, but for many, which are forgotten.
   virtual void update(const StepOptions& options) = 0;
 
   OptimizerTarget target_;

@@ -18,6 +18,7 @@
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
 #include "atoll/model/operations.h"
+#include "atoll/model/page_tensor.h"
 
 namespace atl::train {
 namespace {
@@ -121,6 +122,8 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   Sums sums{at::empty({positions}, wide), at::empty({positions}, wide), {}};
   if (teacher.is_there()) sums.divergences_M = at::empty({positions}, wide);
   const at::Tensor head_VC = dhidden_MC.defined() ? matrix_of(head) : at::Tensor();
+  const bool learns = dhidden_MC.defined() && head.grad.defined();
+  if (learns) model::make_room_for(head.grad);
   for (int64_t begin = 0; begin < positions; begin += slice) {
     const int64_t size = std::min(slice, positions - begin);
     const at::Tensor part_MC = hidden_MC.narrow(0, begin, size);
@@ -146,7 +149,7 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
     if (!dhidden_MC.defined()) continue;
     if (cap > 0) dpart_MV.mul_(1 - capped_MV.square());
     model::matmul(dhidden_MC.narrow(0, begin, size), dpart_MV, head_VC);
-    if (!head.grad.defined()) continue;
+    if (!learns) continue;
     model::matmul(head.grad, dpart_MV.t(), part_MC, /*accumulates=*/true);
   }
   return sums;

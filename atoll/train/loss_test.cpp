@@ -7,12 +7,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "atoll/data/pack.h"
 #include "atoll/model/composite.h"
+#include "atoll/model/page_tensor.h"
+#include "atoll/model/pooled_tensors.h"
 #include "atoll/testing/temporary_folder.h"
 #include "atoll/tokenizer/tokenizer_trainer.h"
 #include "atoll/train/evaluate.h"
@@ -255,6 +258,35 @@ TEST(LossTest, TwoRunsGiveTheSameBits) {
     return model.parameters().gradients_P();
   };
   EXPECT_TRUE(at::equal(gradients(), gradients()));
+}
+
+TEST(LossTest, GradientsThatWereForgottenAreThoseThatWereZero) {
+  ModelConfig config = small_config();
+  config.hidden_size = 512;
+  config.intermediate_size = 2048;
+  config.vocab_size = 1024;
+  for (const bool is_tied : {false, true}) {
+    config.tie_embeddings = is_tied;
+    Model model(config, at::kCPU, Purpose::kTraining);
+    randomise(model);
+    const at::Tensor inputs_BT = tokens({2, 16}, config.vocab_size);
+    const at::Tensor& gradients_P = model.parameters().gradients_P();
+    const auto twice = [&] {  // The second adds to the first.
+      for (int i = 0; i < 2; ++i)
+        accumulate_gradients(model, inputs_BT, next_tokens(inputs_BT), {});
+      return gradients_P.clone();
+    };
+    gradients_P.zero_();
+    const at::Tensor wanted_P = twice();
+    model::forget(gradients_P);
+    {  // Pages that are not zero.
+      constexpr size_t kSize = size_t{64} << 20;
+      BufferPool::Block* const block = model::tensor_pool().take(kSize);
+      std::memset(block->data(), 0xff, kSize);
+      model::tensor_pool().give_back(block);
+    }
+    EXPECT_TRUE(twice().equal(wanted_P));
+  }
 }
 
 TEST(LossTest, IgnoredTargetsTrainNothing) {

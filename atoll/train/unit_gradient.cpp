@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/model/page_tensor.h"
+
 namespace atl::train {
 
 data::BatchOptions batch_options(const method::TrainOptions& options) {
@@ -63,7 +65,7 @@ double UnitGradient::time(const Clock& clock) {
     add(0);
     spent = seconds(clock.now() - begin);
   }
-  learner_.parameters().gradients_P().zero_();
+  model::clear(learner_.parameters().gradients_P());
   return spent;
 }
 
