@@ -75,8 +75,12 @@ size_t BufferPool::lend(std::byte* begin, size_t size) {
 void BufferPool::take_back(std::byte* begin, size_t size) {
   const MutexLock lock(mutex_);
   const size_t before = spare_.size();
-  spare_.take_pages(begin, size);
-  spare_since_ = clock_.now();
+  if (mapped_bytes_ > most_moved_) {
+    ::madvise(begin, size, MADV_DONTNEED);
+  } else {
+    spare_.take_pages(begin, size);
+    spare_since_ = clock_.now();
+  }
   used_bytes_ -= size;
   mapped_bytes_ -= size - (spare_.size() - before);
 }
@@ -157,13 +161,13 @@ std::vector<std::byte*> BufferPool::make_room(size_t size) {
 }
 
 size_t BufferPool::moved_for(size_t size) const {
-  return mapped_bytes_ <= kMostMoved ? SparePages::whole_units(size) : 0;
+  return mapped_bytes_ <= most_moved_ ? SparePages::whole_units(size) : 0;
 }
 
 size_t BufferPool::use(std::byte* begin, size_t size) {
   const size_t before = spare_.size();
   const size_t filled = spare_.fill(begin, moved_for(size));
-  spare_since_ = clock_.now();
+  if (filled > 0) spare_since_ = clock_.now();
   used_bytes_ += size;
   mapped_bytes_ += size - (before - spare_.size());
   most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);

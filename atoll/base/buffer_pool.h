@@ -20,10 +20,11 @@ class BufferPool {
   /// By this share the pool may be larger than ever was in use at once. Before it would be more,
   /// free blocks make way, the longest unused first: their pages are used for what is taken.
   static constexpr double kMostSpare = 1.0 / 16;
-  /// Pages are moved as long as not more is mapped: a process may have 65,530 mappings.
+  /// Pages are moved as long as no more is mapped: a process may have 65,530 mappings.
   static constexpr size_t kMostMoved = size_t{8} << 30;
 
-  explicit BufferPool(const Clock& clock) : clock_(clock) {}
+  explicit BufferPool(const Clock& clock, size_t most_moved = kMostMoved)
+      : clock_(clock), most_moved_(most_moved) {}
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -45,7 +46,8 @@ class BufferPool {
   /// and their pages are moved there. For how many bytes from `begin` on, the beginning of a page,
   /// that was done: they hold anything.
   size_t lend(std::byte* begin, size_t size);
-  /// What was lent is zero now, and takes no memory but for the pool's.
+  /// What was lent, or a part of it that begins and ends with a page, is zero now. Its pages are
+  /// the pool's again.
   void take_back(std::byte* begin, size_t size);
 
   /// Unmaps what nobody has used for so long.
@@ -59,7 +61,7 @@ class BufferPool {
   /// The free block that is unused for the longest, if it is since before `since`; else null.
   Block* oldest(Time since) ATOLL_REQUIRES(mutex_);
   /// Spare pages for so much more in use, and no more mapped than may be. The caller unmaps what it
-  /// returns without the lock, under which everybody waits.
+  /// returns, without the lock.
   std::vector<std::byte*> make_room(size_t size) ATOLL_REQUIRES(mutex_);
   /// How many bytes of so many can come from spare pages.
   size_t moved_for(size_t size) const ATOLL_REQUIRES(mutex_);
@@ -68,10 +70,11 @@ class BufferPool {
   void* mapped(size_t size);
 
   const Clock& clock_;
+  const size_t most_moved_;
   mutable Mutex mutex_;
   std::vector<Block*> free_ ATOLL_GUARDED_BY(mutex_);  // Has room for all, so it never throws.
   SparePages spare_ ATOLL_GUARDED_BY(mutex_);          // Of blocks that made way.
-  Time spare_since_ ATOLL_GUARDED_BY(mutex_){};        // None were moved.
+  Time spare_since_ ATOLL_GUARDED_BY(mutex_){};        // None came or went.
   size_t num_blocks_ ATOLL_GUARDED_BY(mutex_) = 0;
   size_t num_mapped_ ATOLL_GUARDED_BY(mutex_) = 0;  // So far.
   size_t mapped_bytes_ ATOLL_GUARDED_BY(mutex_) = 0;

@@ -90,6 +90,34 @@ TEST(BufferPoolTest, FreeBlocksMakeWayForOthersMemory) {
   EXPECT_EQ(pool.mapped_bytes(), 0);
 }
 
+TEST(BufferPoolTest, FromSomeSizeOnNoPagesAreMoved) {
+  const ManualClock clock;
+  BufferPool pool(clock, /*most_moved=*/1);
+  BufferPool::Block* const block = pool.take(8 * kMiB);
+  std::memset(block->data(), 7, 8 * kMiB);
+  pool.give_back(block);
+  std::byte* const pages = new_pages(8 * kMiB);
+  EXPECT_EQ(pool.lend(pages, 8 * kMiB), 0);
+  pages[5] = std::byte{1};
+  pool.take_back(pages, 8 * kMiB);
+  EXPECT_EQ(pages[5], std::byte{0});
+  EXPECT_LE(pool.mapped_bytes(), kMiB);  // What of the block was over may stay.
+  ::munmap(pages, 8 * kMiB);
+}
+
+TEST(BufferPoolTest, AUnitOfSeveralMappingsIsZeroWhenItIsTakenBack) {
+  const ManualClock clock;
+  BufferPool pool(clock);
+  std::byte* const pages = new_pages(4 * kMiB);
+  ASSERT_EQ(::madvise(pages + 4096, 8192, MADV_NOHUGEPAGE), 0);  // Cuts the mapping.
+  pool.lend(pages, 4 * kMiB);
+  std::memset(pages, 7, 4 * kMiB);
+  pool.take_back(pages, 4 * kMiB);
+  EXPECT_EQ(std::count(pages, pages + 4 * kMiB, std::byte{0}), 4 * kMiB);
+  EXPECT_LE(pool.mapped_bytes(), 4 * kMiB);
+  ::munmap(pages, 4 * kMiB);
+}
+
 TEST(BufferPoolTest, FreeBlocksMakeWayBeforeThePoolGrows) {
   const ManualClock clock;
   BufferPool pool(clock);

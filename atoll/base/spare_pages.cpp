@@ -8,6 +8,17 @@
 
 namespace atl {
 
+bool SparePages::is_supported() {
+  constexpr size_t kSize = 4096;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const from = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (from == MAP_FAILED) return false;
+  void* const to = ::mremap(from, kSize, kSize, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+  if (to != MAP_FAILED) ::munmap(to, kSize);
+  ::munmap(from, kSize);
+  return to != MAP_FAILED;
+}
+
 void SparePages::take_mapped(std::byte* begin, size_t size) {
   const size_t whole = whole_units(size);
   for (size_t at = 0; at < whole; at += kUnit) units_.push_back(begin + at);

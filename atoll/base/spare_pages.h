@@ -1,13 +1,12 @@
 #pragma once
 // Pages that are moved from where nobody needs them to where somebody does, by mremap(). One from
-// the system costs a fault and is cleared: for 500 MB that takes 350 ms on a virtual machine, moves
-// take 4.
+// the system costs a fault and is cleared: 500 MB take 350 ms on a virtual machine, in moves 20.
 #include <cstddef>
 #include <vector>
 
 namespace atl {
 
-/// For one thread.
+/// Not safe for several threads at once.
 class SparePages {
  public:
   /// They are moved by so many bytes: pieces of any size would become smaller with each move.
@@ -17,6 +16,9 @@ class SparePages {
   ~SparePages() { unmap(give_all()); }
   SparePages(const SparePages&) = delete;
   SparePages& operator=(const SparePages&) = delete;
+
+  /// False where the system knows no such moves (Linux before 5.7).
+  static bool is_supported();
 
   /// Whole units from `begin` on, which is the beginning of a page.
   static size_t whole_units(size_t size) { return size / kUnit * kUnit; }
@@ -32,7 +34,7 @@ class SparePages {
   size_t size() const { return units_.size() * kUnit; }
   /// Mapped, each of kUnit, and the caller's.
   std::vector<std::byte*> give_all();
-  /// One of them, if there is any.
+  /// One of them; there must be some.
   std::byte* give_unit();
   static void unmap(const std::vector<std::byte*>& units);
 

@@ -35,8 +35,9 @@ class Leader::WholeOptimizer final : public train::InnerOptimizer {
   std::vector<std::pair<std::string, at::Tensor>> state() override { return leader_.moments(); }
 
  private:
-  void update(const train::StepOptions& options) override {
+  bool update(const train::StepOptions& options) override {
     leader_.update(num_updates(), options);
+    return true;
   }
 
   Leader& leader_;

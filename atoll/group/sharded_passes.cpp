@@ -64,7 +64,7 @@ void ShardedPasses::clear_gradients() {
   const at::Tensor& gradients_P = parameters_.gradients_P();
   const Span own = sums_.own();
   forget(gradients_P, {0, gradients_P.numel()}, own);
-  gradients_P.slice(0, own.first, own.second).zero_();
+  model::clear(gradients_P.slice(0, own.first, own.second));
 }
 
 void ShardedPasses::ask(Stage& stage) {

@@ -17,6 +17,7 @@
 #include "atoll/base/descriptor.h"
 #include "atoll/base/error.h"
 #include "atoll/base/progress.h"
+#include "atoll/base/spare_pages.h"
 #include "atoll/model/pooled_tensors.h"
 
 namespace atl::model {
@@ -60,6 +61,12 @@ bool are_untouched(Bytes pages) {
                               [](uint64_t entry) { return (entry & kIsPresentOrSwapped) != 0; });
 }
 
+/// That are_untouched() can be true.
+bool says_what_is_touched() {
+  const at::Tensor one_page = page_zeros(static_cast<int64_t>(page_size()), at::kByte);
+  return are_untouched(bytes_of(one_page));
+}
+
 /// What a tensor of page_zeros() lies in, and what the pool of large tensors has lent to it.
 class Pages {
  public:
@@ -85,15 +92,21 @@ class Pages {
     if (next != lent_.end() && next->first < pages.end) return 0;
     if (next != lent_.begin() && std::prev(next)->second > pages.begin) return 0;
     if (!are_untouched(pages)) return 0;
+    const size_t filled = tensor_pool().lend(pages.data(), pages.size());
     lent_[pages.begin] = pages.end;
-    return tensor_pool().lend(pages.data(), pages.size());
+    return filled;
   }
-  /// All that lies in these bytes.
-  void take_back(Bytes bytes) {
-    for (auto it = lent_.lower_bound(bytes.begin); it != lent_.end() && it->second <= bytes.end;) {
-      const Bytes pages{it->first, it->second};
-      tensor_pool().take_back(pages.data(), pages.size());
+  /// What was lent of these pages.
+  void take_back(Bytes pages) {
+    auto it = lent_.lower_bound(pages.begin);
+    if (it != lent_.begin() && std::prev(it)->second > pages.begin) --it;
+    while (it != lent_.end() && it->first < pages.end) {
+      const Bytes lent{it->first, it->second};
+      const Bytes back{std::max(lent.begin, pages.begin), std::min(lent.end, pages.end)};
+      tensor_pool().take_back(back.data(), back.size());
       it = lent_.erase(it);
+      if (lent.begin < back.begin) lent_[lent.begin] = back.begin;
+      if (back.end < lent.end) lent_[back.end] = lent.end;
     }
   }
 
@@ -111,7 +124,8 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type) {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    throw InputError(fmt::format("there is no memory for {} of parameters", format_bytes(bytes)));
+    throw InputError(fmt::format("there is no memory for {} of parameters, gradients or moments",
+                                 format_bytes(bytes)));
   }
   auto pages = std::make_unique<Pages>(memory, bytes);
   return at::for_blob(memory, {size})
@@ -131,18 +145,20 @@ void forget(const at::Tensor& values) {
   zero(all.begin, pages.begin);
   zero(pages.end, all.end);
   if (pages.size() == 0) return;
-  if (Pages* const own = Pages::of(values)) own->take_back(all);
+  if (Pages* const own = Pages::of(values)) own->take_back(pages);
   // The kernel would join what is left to a huge page, and fill it up again.
   ::madvise(pages.data(), pages.size(), MADV_NOHUGEPAGE);
   if (::madvise(pages.data(), pages.size(), MADV_DONTNEED) != 0) zero(pages.begin, pages.end);
 }
 
-bool are_many(const at::Tensor& values) {
-  return values.nbytes() >= kMany && Pages::of(values) != nullptr;
+bool is_worth_forgetting(const at::Tensor& values) {
+  static const bool moves = SparePages::is_supported() && says_what_is_touched();
+  const size_t bytes = values.nbytes();
+  return moves && bytes >= kLeastWorth && bytes <= kMostWorth && Pages::of(values) != nullptr;
 }
 
 void clear(const at::Tensor& values) {
-  if (are_many(values)) {
+  if (is_worth_forgetting(values)) {
     forget(values);
   } else {
     values.zero_();

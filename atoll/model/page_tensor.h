@@ -14,12 +14,14 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type);
 /// A contiguous slice of what page_zeros() made is zero now, and its whole pages take no memory.
 void forget(const at::Tensor& values);
 
-/// Of page_zeros(), and kMany bytes or more: of less the time to forget them is worth more than the
-/// memory.
-bool are_many(const at::Tensor& values);
-inline constexpr size_t kMany = size_t{256} << 20;
+/// All of these are written anew after they are forgotten, and their memory is worth the time: they
+/// are of page_zeros(), and not so few that moving pages shows, nor so many that the process would
+/// have too many mappings. False, too, where the system moves no pages.
+bool is_worth_forgetting(const at::Tensor& values);
+inline constexpr size_t kLeastWorth = size_t{256} << 20;  // Bytes.
+inline constexpr size_t kMostWorth = size_t{2} << 30;
 
-/// zero_() that forgets where they are many.
+/// zero_() that forgets where it is worth it.
 void clear(const at::Tensor& values);
 
 /// Values of page_zeros() are written next, all of them. If they are forgotten, pages that lie free

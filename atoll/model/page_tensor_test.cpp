@@ -68,9 +68,10 @@ TEST(PageTensorTest, WhatIsWrittenNextTakesThePoolsPagesAndIsZero) {
     make_room_for(values.slice(0, 0, 20 * kMiB));
     values.fill_(1);
     forget(values.slice(0, kMiB, 30 * kMiB));  // Some of what was lent together.
+    make_room_for(values.slice(0, 2 * kMiB, 29 * kMiB));
     EXPECT_EQ(values.sum().item<float>(), static_cast<float>(kMiB + 10));
     make_room_for(at::zeros({1 << 20}));  // Nothing of others.
-    EXPECT_FALSE(are_many(values));
+    EXPECT_FALSE(is_worth_forgetting(values));
   }
   EXPECT_LE(tensor_pool().mapped_bytes(), before + 4e6);
 }
@@ -85,7 +86,7 @@ TEST(PageTensorTest, WhatIsWrittenStays) {
 }
 
 TEST(PageTensorTest, ManyThatAreClearedTakeNoMemory) {
-  constexpr int64_t kSize = static_cast<int64_t>(kMany / sizeof(float));
+  constexpr int64_t kSize = static_cast<int64_t>(kLeastWorth / sizeof(float));
   const at::Tensor few = at::ones({100});
   clear(few);
   EXPECT_EQ(few.sum().item<float>(), 0);
@@ -94,7 +95,7 @@ TEST(PageTensorTest, ManyThatAreClearedTakeNoMemory) {
     values.fill_(1);
     const double before = resident_memory_bytes();
     clear(values);
-    EXPECT_LT(resident_memory_bytes(), before - 0.75 * static_cast<double>(kMany));
+    EXPECT_LT(resident_memory_bytes(), before - 0.75 * static_cast<double>(kLeastWorth));
     EXPECT_EQ(values[kSize / 2].item<float>(), 0);
   }
 }

@@ -38,7 +38,8 @@ std::vector<at::Tensor> views(const at::Tensor& x_P, const Spans& spans) {
   return views;
 }
 
-/// On the CPU outside the pool of large tensors, of which what is there for good makes no room.
+/// They stay for good, so on the CPU they are no part of the pool of large tensors, whose size
+/// hangs on what is in use.
 at::Tensor moment_zeros(const at::Tensor& values_P) {
   return values_P.is_cpu() ? model::page_zeros(values_P.numel(), values_P.scalar_type())
                            : at::zeros_like(values_P);
@@ -58,20 +59,22 @@ class AdamWSpans {
       : beta1_(options.beta1),
         beta2_(options.beta2),
         eps_(options.eps),
-        clears_gradients_(!model::are_many(target.gradients_P)),
+        clears_gradients_(!model::is_worth_forgetting(target.gradients_P)),
         values_(views(target.values_P, spans)),
         gradients_(views(target.gradients_P, spans)),
         means_(views(mean_P, spans)),
         squares_(views(square_P, spans)) {}
 
-  /// Update number `count`, from 1: the bias correction depends on it.
-  void update(int64_t count, const StepOptions& options) {
-    if (values_.empty()) return;
-    if (values_[0].is_cpu()) {
-      update_in_one_pass(count, options);
-    } else {
+  /// Update number `count`, from 1: the bias correction depends on it. Whether the gradients are
+  /// zero afterwards.
+  bool update(int64_t count, const StepOptions& options) {
+    if (values_.empty()) return true;
+    if (!values_[0].is_cpu()) {
       update_by_libtorch(count, options);
+      return false;
     }
+    update_in_one_pass(count, options);
+    return clears_gradients_;
   }
 
  private:
@@ -100,7 +103,6 @@ class AdamWSpans {
     const std::vector<at::Tensor> counts(values_.size(), count_tensor);
     at::_fused_adamw_(values_, gradients_, means_, squares_, {}, counts, options.lr, beta1_, beta2_,
                       options.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false);
-    for (const at::Tensor& gradients : gradients_) gradients.zero_();
   }
 
   double beta1_;
@@ -119,10 +121,10 @@ class DecayedAndPlain {
   DecayedAndPlain(AdamWSpans decayed, AdamWSpans plain)
       : decayed_(std::move(decayed)), plain_(std::move(plain)) {}
 
-  void update(int64_t count, StepOptions options) {
-    decayed_.update(count, options);
+  bool update(int64_t count, StepOptions options) {
+    const bool cleared = decayed_.update(count, options);
     options.weight_decay = 0;
-    plain_.update(count, options);
+    return plain_.update(count, options) && cleared;
   }
 
  private:
@@ -142,7 +144,7 @@ class AdamW final : public InnerOptimizer {
                {options, target, mean_P_, square_P_, without(everything(target), target.decayed)}) {
   }
 
-  void update(const StepOptions& options) override { spans_.update(num_updates(), options); }
+  bool update(const StepOptions& options) override { return spans_.update(num_updates(), options); }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"adamw.exp_avg", mean_P_}, {"adamw.exp_avg_sq", square_P_}};
   }
@@ -185,7 +187,7 @@ class Muon final : public InnerOptimizer {
     }
   }
 
-  void update(const StepOptions& options) override {
+  bool update(const StepOptions& options) override {
     for (const Matrix& matrix : matrices_) {
       scale(matrix.gradient_OI, options.gradient_scale);
       matrix.mean_OI.lerp_(matrix.gradient_OI, 1 - momentum_);
@@ -193,9 +195,9 @@ class Muon final : public InnerOptimizer {
           orthogonalize(matrix.gradient_OI.lerp(matrix.mean_OI, momentum_));
       matrix.value_OI.mul_(1 - options.lr * options.weight_decay);
       matrix.value_OI.sub_(direction_OI, options.lr * lr_ratio_ * matrix.scale);
-      matrix.gradient_OI.zero_();
     }
     others_.update(num_updates(), options);
+    return false;
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override {
     return {{"muon.exp_avg", mean_P_}, {"muon.exp_avg_sq", square_P_}};
@@ -222,13 +224,13 @@ class Sgd final : public InnerOptimizer {
   explicit Sgd(const OptimizerTarget& target)
       : InnerOptimizer(target), decayed_(views(target.values_P, target.decayed)) {}
 
-  void update(const StepOptions& options) override {
+  bool update(const StepOptions& options) override {
     if (options.weight_decay != 0) {
       for (at::Tensor& values : decayed_) values.mul_(1 - options.lr * options.weight_decay);
     }
     scale(target().gradients_P, options.gradient_scale);
     target().values_P.sub_(target().gradients_P, options.lr);
-    target().gradients_P.zero_();
+    return false;
   }
   std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
 
@@ -240,8 +242,7 @@ class Sgd final : public InnerOptimizer {
 
 void InnerOptimizer::step(const StepOptions& options) {
   ++num_updates_;
-  update(options);
-  if (model::are_many(target_.gradients_P)) model::forget(target_.gradients_P);
+  if (!update(options)) model::clear(target_.gradients_P);
 }
 
 void InnerOptimizer::skip() { model::clear(target_.gradients_P); }

@@ -49,7 +49,7 @@ class InnerOptimizer {
   explicit InnerOptimizer(OptimizerTarget target) : target_(std::move(target)) {}
   virtual ~InnerOptimizer() = default;
   /// One update from gradients_P, which are zero afterwards: the next backward pass adds to them.
-  /// Many of them take no memory until then (model/page_tensor.h).
+  /// Where it is worth it they are forgotten (model/page_tensor.h).
   void step(const StepOptions& options);
   /// No update, as where the gradients are not finite. They are zero afterwards all the same.
   virtual void skip();
@@ -64,8 +64,8 @@ class InnerOptimizer {
   const OptimizerTarget& target() const { return target_; }
 
  private:
-  /// Number num_updates(). Leaves the gradients zero, but for many, which are forgotten.
-  virtual void update(const StepOptions& options) = 0;
+  /// Number num_updates(). Whether the gradients are zero afterwards, or anything.
+  virtual bool update(const StepOptions& options) = 0;
 
   OptimizerTarget target_;
   int64_t num_updates_ = 0;

@@ -17,6 +17,8 @@
 #include <limits>
 #include <numbers>
 
+#include "atoll/base/machine_memory.h"
+#include "atoll/model/page_tensor.h"
 #include "atoll/train/inner_optimizer.h"
 #include "atoll/train/muon.h"
 
@@ -208,6 +210,34 @@ TEST(InnerOptimizerTest, AllScaleTheGradientsAndConsumeThem) {
         EXPECT_EQ(target.gradients_P.count_nonzero().item<int64_t>(), 0);
       }
     }
+  }
+}
+
+TEST(InnerOptimizerTest, ManyGradientsAreZeroAndTakeNoMemoryUntilTheNextPass) {
+  constexpr auto kSize = static_cast<int64_t>(model::kLeastWorth / sizeof(float));
+  for (const char* name : {"adamw", "sgd"}) {
+    SCOPED_TRACE(name);
+    const OptimizerTarget target{.values_P = model::page_zeros(kSize, at::kFloat),
+                                 .gradients_P = model::page_zeros(kSize, at::kFloat),
+                                 .decayed = {},
+                                 .hidden = {}};
+    if (!model::is_worth_forgetting(target.gradients_P)) GTEST_SKIP() << "no pages are moved here";
+    method::TrainOptions options;
+    options.optimizer = name;
+    auto optimizer = make_inner_optimizer(options, target);
+    optimizer->step({.lr = 0.5});
+    for (const bool skips : {false, true}) {
+      target.gradients_P.fill_(1);
+      const double before = resident_memory_bytes();
+      if (skips) {
+        optimizer->skip();
+      } else {
+        optimizer->step({.lr = 0.5});
+      }
+      EXPECT_LT(resident_memory_bytes(), before - 200e6);
+      EXPECT_EQ(target.gradients_P.max().item<float>(), 0);
+    }
+    EXPECT_LT(target.values_P.max().item<float>(), -0.1);
   }
 }
 
