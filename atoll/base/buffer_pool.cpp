@@ -92,7 +92,7 @@ void BufferPool::unmap_unused(Duration longer_than) {
     const MutexLock lock(mutex_);
     const bool is_all = longer_than == Duration::min();
     const Time since = is_all ? Time::max() : clock_.now() - longer_than;
-    while (Block* const block = oldest(since)) {
+    while (Block* const block = take_oldest(since)) {
       old.push_back(block);
       mapped_bytes_ -= block->size;
     }
@@ -130,7 +130,7 @@ Block* BufferPool::best_fit(size_t size) {
   return found;
 }
 
-Block* BufferPool::oldest(Time since) {
+Block* BufferPool::take_oldest(Time since) {
   if (free_.empty()) return nullptr;
   const auto oldest = std::ranges::min_element(free_, {}, &Block::free_since);
   if ((*oldest)->free_since >= since) return nullptr;
@@ -150,7 +150,7 @@ std::vector<std::byte*> BufferPool::make_room(size_t size) {
     if (spare_.size() > wanted) {
       units.push_back(spare_.give_unit());
       mapped_bytes_ -= SparePages::kUnit;
-    } else if (const Block* const block = oldest(Time::max())) {
+    } else if (const Block* const block = take_oldest(Time::max())) {
       mapped_bytes_ -= block->size - SparePages::whole_units(block->size);
       spare_.take_mapped(static_cast<std::byte*>(block->begin), block->size);
     } else {

@@ -58,8 +58,9 @@ class BufferPool {
 
  private:
   Block* best_fit(size_t size) ATOLL_REQUIRES(mutex_);
-  /// The free block that is unused for the longest, if it is since before `since`; else null.
-  Block* oldest(Time since) ATOLL_REQUIRES(mutex_);
+  /// The free block that is unused for the longest, if it is since before `since`; else null. It is
+  /// the caller's.
+  Block* take_oldest(Time since) ATOLL_REQUIRES(mutex_);
   /// Spare pages for so much more in use, and no more mapped than may be. The caller unmaps what it
   /// returns, without the lock.
   std::vector<std::byte*> make_room(size_t size) ATOLL_REQUIRES(mutex_);

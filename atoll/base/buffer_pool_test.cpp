@@ -25,6 +25,12 @@ std::byte* new_pages(size_t size) {
   return static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, kFlags, -1, 0));
 }
 
+std::vector<BufferPool::Block*> take_many(BufferPool& pool) {
+  std::vector<BufferPool::Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(2 * kMiB));
+  return blocks;
+}
+
 TEST(BufferPoolTest, ASizeThatComesBackHasTheSameBlock) {
   const ManualClock clock;
   BufferPool pool(clock);
@@ -57,8 +63,7 @@ TEST(BufferPoolTest, WhatIsMuchSmallerHasABlockOfItsOwn) {
 TEST(BufferPoolTest, FreeBlocksMakeWayForOthersMemory) {
   const ManualClock clock;
   BufferPool pool(clock);
-  std::vector<BufferPool::Block*> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(2 * kMiB));
+  std::vector<BufferPool::Block*> blocks = take_many(pool);
   const size_t most = pool.mapped_bytes();
   std::vector<std::byte*> lent;
   for (BufferPool::Block* const block : blocks) {
@@ -121,8 +126,7 @@ TEST(BufferPoolTest, AUnitOfSeveralMappingsIsZeroWhenItIsTakenBack) {
 TEST(BufferPoolTest, FreeBlocksMakeWayBeforeThePoolGrows) {
   const ManualClock clock;
   BufferPool pool(clock);
-  std::vector<BufferPool::Block*> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(2 * kMiB));
+  std::vector<BufferPool::Block*> blocks = take_many(pool);
   const size_t most = pool.mapped_bytes();
   for (BufferPool::Block* const block : blocks) pool.give_back(block);
   EXPECT_EQ(pool.mapped_bytes(), most);

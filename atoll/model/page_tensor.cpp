@@ -67,7 +67,7 @@ bool says_what_is_touched() {
   return are_untouched(bytes_of(one_page));
 }
 
-/// What a tensor of page_zeros() lies in, and what the pool of large tensors has lent to it.
+/// What a tensor of page_zeros() lies in, and what of it the pool of large tensors was asked for.
 class Pages {
  public:
   Pages(void* begin, size_t size) : begin_(begin), size_(size) {}
@@ -84,36 +84,41 @@ class Pages {
   }
   static void unmap(void* pages) { delete static_cast<Pages*>(pages); }
 
-  /// How many bytes from the beginning on hold anything now; the others are zero. Nothing is lent
-  /// twice, nor to pages that are written already.
+  /// How many bytes from the beginning on hold anything now; the others are what they were. The
+  /// pool is asked once, and not for pages that are written already.
   size_t lend(Bytes pages) {
     if (pages.size() == 0) return 0;
-    const auto next = lent_.lower_bound(pages.begin);
-    if (next != lent_.end() && next->first < pages.end) return 0;
-    if (next != lent_.begin() && std::prev(next)->second > pages.begin) return 0;
-    if (!are_untouched(pages)) return 0;
-    const size_t filled = tensor_pool().lend(pages.data(), pages.size());
-    lent_[pages.begin] = pages.end;
+    const auto next = asked_.lower_bound(pages.begin);
+    if (next != asked_.end() && next->first < pages.end) return 0;
+    if (next != asked_.begin() && std::prev(next)->second.end > pages.begin) return 0;
+    const bool is_lent = are_untouched(pages);
+    const size_t filled = is_lent ? tensor_pool().lend(pages.data(), pages.size()) : 0;
+    asked_[pages.begin] = {pages.end, is_lent};
     return filled;
   }
-  /// What was lent of these pages.
+  /// What was lent of these pages, for which it may be asked again.
   void take_back(Bytes pages) {
-    auto it = lent_.lower_bound(pages.begin);
-    if (it != lent_.begin() && std::prev(it)->second > pages.begin) --it;
-    while (it != lent_.end() && it->first < pages.end) {
-      const Bytes lent{it->first, it->second};
-      const Bytes back{std::max(lent.begin, pages.begin), std::min(lent.end, pages.end)};
-      tensor_pool().take_back(back.data(), back.size());
-      it = lent_.erase(it);
-      if (lent.begin < back.begin) lent_[lent.begin] = back.begin;
-      if (back.end < lent.end) lent_[back.end] = lent.end;
+    auto it = asked_.lower_bound(pages.begin);
+    if (it != asked_.begin() && std::prev(it)->second.end > pages.begin) --it;
+    while (it != asked_.end() && it->first < pages.end) {
+      const auto [begin, asked] = *it;
+      const Bytes back{std::max(begin, pages.begin), std::min(asked.end, pages.end)};
+      if (asked.is_lent) tensor_pool().take_back(back.data(), back.size());
+      it = asked_.erase(it);
+      if (begin < back.begin) asked_[begin] = {back.begin, asked.is_lent};
+      if (back.end < asked.end) asked_[back.end] = asked;
     }
   }
 
  private:
+  struct Asked {
+    uintptr_t end;
+    bool is_lent;
+  };
+
   void* begin_;
   size_t size_;
-  std::map<uintptr_t, uintptr_t> lent_;  // Ends by beginnings.
+  std::map<uintptr_t, Asked> asked_;  // By their beginnings.
 };
 
 }  // namespace
@@ -153,7 +158,7 @@ void forget(const at::Tensor& values) {
 
 bool is_worth_forgetting(const at::Tensor& values) {
   static const bool moves = SparePages::is_supported() && says_what_is_touched();
-  const size_t bytes = values.nbytes();
+  const size_t bytes = values.storage().nbytes();
   return moves && bytes >= kLeastWorth && bytes <= kMostWorth && Pages::of(values) != nullptr;
 }
 

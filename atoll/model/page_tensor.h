@@ -14,9 +14,10 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type);
 /// A contiguous slice of what page_zeros() made is zero now, and its whole pages take no memory.
 void forget(const at::Tensor& values);
 
-/// All of these are written anew after they are forgotten, and their memory is worth the time: they
-/// are of page_zeros(), and not so few that moving pages shows, nor so many that the process would
-/// have too many mappings. False, too, where the system moves no pages.
+/// All of these are written anew after they are forgotten, and their memory is worth the time: what
+/// page_zeros() made, of which they may be a slice, is not so small that moving pages shows, nor so
+/// large that the process would have too many mappings. False of other tensors, and where the
+/// system moves no pages.
 bool is_worth_forgetting(const at::Tensor& values);
 inline constexpr size_t kLeastWorth = size_t{256} << 20;  // Bytes.
 inline constexpr size_t kMostWorth = size_t{2} << 30;
