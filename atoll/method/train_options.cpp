@@ -124,6 +124,12 @@ void check_used(const TrainOptions& options, std::string_view field) {
   }
 }
 
+int64_t loss_slice(int64_t vocab_size, bool is_on_cpu) {
+  constexpr int64_t kLeast = 512;
+  const int64_t elements = is_on_cpu ? int64_t{1} << 21 : int64_t{1} << 26;
+  return std::max(elements / vocab_size, kLeast);
+}
+
 int64_t warmup_steps(const TrainOptions& options) {
   return options.warmup_steps >= 0 ? options.warmup_steps : options.steps / 20;
 }

@@ -20,9 +20,9 @@ namespace atl::model {
 #if defined(__x86_64__)
 namespace {
 
-// Panels, at most, that stay in the near cache of the thread that packed them, while those of the
-// other factor, which all threads share, come by.
-constexpr int64_t kGroup = kPanelsAhead;
+// Panels that stay in the near cache, of some 2 MiB, of the thread that packed them, while those of
+// the other factor, which all threads share, come by: so many bytes, and kPanelsAhead at most.
+constexpr int64_t kNearBytes = int64_t{768} << 10;
 constexpr int64_t kMostPassing = 64;
 
 constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
@@ -46,7 +46,9 @@ class Product {
     most_depth_ = std::min(kDepth, (k + kStepDepth - 1) / kStepDepth * kStepDepth);
     passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
     const int64_t panels = num_panels(staying().num_lanes);
-    group_ = std::clamp<int64_t>(panels / (2 * num_threads_), 1, kGroup);
+    const auto panel_bytes = panel_size() * static_cast<int64_t>(sizeof(uint16_t));
+    group_ = std::clamp<int64_t>(panels / (2 * num_threads_), 1,
+                                 std::min(kPanelsAhead, kNearBytes / panel_bytes));
     const int64_t own_panels = std::min(num_threads_ * group_, panels + group_);
     memory_ = at::empty({passing_size_ + own_panels * panel_size()}, at::kBFloat16);
     ATOLL_CHECK(reinterpret_cast<uintptr_t>(memory_.const_data_ptr()) % 64 == 0);
@@ -67,8 +69,11 @@ class Product {
     Factor<T> factor;
     int64_t num_lanes;
   };
-  // So much of kGroup panels is a third of a near cache of 2 MiB.
-  static constexpr int64_t kDepth = kParts<T> == 1 ? kMostDepthIntoBf16 : 512;
+  /// A sum that ends in BF16 is made at once; others are added to what is there, panels after
+  /// panels that leave the near cache room for what comes by.
+  static constexpr int64_t kDepth = kParts<T> > 1              ? 512
+                                    : sizeof(Out) == sizeof(T) ? kMostDepthIntoBf16
+                                                               : 1024;
 
   const Lanes& staying() const { return rows_stay_ ? rows_ : columns_; }
   const Lanes& passing() const { return rows_stay_ ? columns_ : rows_; }

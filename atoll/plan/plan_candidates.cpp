@@ -180,14 +180,14 @@ void Candidates::add_ladder() {
 
 PlannedSize Candidates::sized(const PlannedShape& shape, double tokens) const {
   const auto config = shapes_.config(shape, request_.goal.sequence_length);
-  const auto bytes = [&](bool is_cpu) {
-    return row_bytes(config, planned_training(request_, is_cpu));
+  const auto pass = [&](bool is_cpu) {
+    return pass_memory(config, planned_training(request_, is_cpu));
   };
   return {.shape = shape,
           .tokens = tokens,
           .model = size_of(config),
-          .gpu_row_bytes = bytes(/*is_cpu=*/false),
-          .cpu_row_bytes = bytes(/*is_cpu=*/true)};
+          .gpu_pass = pass(/*is_cpu=*/false),
+          .cpu_pass = pass(/*is_cpu=*/true)};
 }
 
 double Candidates::loss(const PlannedSize& size, const PlanWay& way) const {
@@ -198,8 +198,7 @@ double Candidates::loss(const PlannedSize& size, const PlanWay& way) const {
 /// Of a device with one row at a time; negative where it fits.
 double Candidates::missing_bytes(size_t i, const PlannedSize& size, const PlanWay& way) const {
   const PlannedIsland& island = request_.islands[i];
-  const double pass = with_rows({}, size.row_bytes(island.is_cpu), 1).activations;
-  const double room = kUsableMemory * island.memory_bytes - pass;
+  const double room = kUsableMemory * island.memory_bytes - size.pass(island.is_cpu).bytes(1);
   return least_that_fits(way.shards[i], size.model, room).bytes(size.model) - room;
 }
 
@@ -338,26 +337,26 @@ void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size,
                                  static_cast<int>(islands.size()), kind->train);
     }
     const double usable = kUsableMemory * island.memory_bytes;
-    const double row = size.row_bytes(island.is_cpu);
-    const double room = usable - with_rows({}, row, 1).activations;
+    const PassMemory& pass = size.pass(island.is_cpu);
+    const double room = usable - pass.bytes(1);
     const PlannedShard& shard = least_that_fits(way.shards[islands[place]], size.model, room);
     kind->train.shard = shard.shard;
     choice.shards.push_back(shard.shard);
     choice.memory.push_back(with_state(kind->kept, size.model, kind->train, island.devices));
-    const double missing = with_rows(choice.memory.back(), row, 1).device - usable;
+    const double missing = with_rows(choice.memory.back(), pass, 1).device - usable;
     if (missing > choice.short_bytes) {
       choice.short_bytes = missing;
       choice.short_island = place;
     }
-    const double more = std::floor(std::max(0.0, -missing) / row);
+    const double more = std::floor(std::max(0.0, -missing) / pass.row);
     const int64_t own = rows / island.devices;
     most_rows = std::min({most_rows, own, 1 + static_cast<int64_t>(std::min(more, 1e9))});
     alike = std::gcd(alike, own);
   }
   choice.micro_batch_rows = largest_divisor(alike, most_rows);
   for (size_t place = 0; place < islands.size(); ++place) {
-    const double row = size.row_bytes(request_.islands[islands[place]].is_cpu);
-    choice.memory[place] = with_rows(choice.memory[place], row, choice.micro_batch_rows);
+    const PassMemory& pass = size.pass(request_.islands[islands[place]].is_cpu);
+    choice.memory[place] = with_rows(choice.memory[place], pass, choice.micro_batch_rows);
   }
 }
 

@@ -41,11 +41,10 @@ struct PlannedSize {
   PlannedShape shape;
   double tokens = 0;  // At most: whole batches of them.
   ModelSize model;
-  // Activations of a row.
-  double gpu_row_bytes = 0;
-  double cpu_row_bytes = 0;
+  PassMemory gpu_pass;
+  PassMemory cpu_pass;
 
-  double row_bytes(bool is_cpu) const { return is_cpu ? cpu_row_bytes : gpu_row_bytes; }
+  const PassMemory& pass(bool is_cpu) const { return is_cpu ? cpu_pass : gpu_pass; }
 };
 
 struct PlanChoice {

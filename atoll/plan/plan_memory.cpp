@@ -15,8 +15,6 @@ namespace {
 
 constexpr double kFloat = sizeof(float);
 constexpr double kRounded = 2;  // A value in BF16.
-/// Logits of a slice of the tokens, and what the loss makes of them (train/loss.cpp).
-constexpr double kLogitBytes = 4.0 * (8 << 20);
 
 /// The encodings that a member holds at once: its own, the others' and, where shares are summed,
 /// the mean's (collective/exchange.h).
@@ -61,6 +59,14 @@ double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bo
   // backward pass makes.
   const double token = layer * static_cast<double>(model.num_layers + 1) + 4 * hidden;
   return kFloat * token * static_cast<double>(sequence_length);
+}
+
+/// FP32, and what the loss makes of them: on the CPU their gradient in BF16, and what products
+/// pack; elsewhere LibTorch's operations make three more.
+double logit_bytes(const weights::ModelConfig& model, const method::TrainOptions& train) {
+  const double positions =
+      static_cast<double>(method::loss_slice(model.vocab_size, is_on_cpu(train)));
+  return (is_on_cpu(train) ? 2 : 4) * kFloat * positions * static_cast<double>(model.vocab_size);
 }
 
 }  // namespace
@@ -145,7 +151,7 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
   return memory;
 }
 
-double row_bytes(const weights::ModelConfig& model, const method::TrainOptions& train) {
+PassMemory pass_memory(const weights::ModelConfig& model, const method::TrainOptions& train) {
   weights::ModelConfig kept = model;
   double bytes = 0;
   if (train.activation_checkpointing) {
@@ -155,11 +161,12 @@ double row_bytes(const weights::ModelConfig& model, const method::TrainOptions& 
     kept.num_layers = 1;
   }
   bytes += kept_bytes(kept, train.sequence_length, is_on_cpu(train));
-  return train.precision == "bf16" ? bytes / 2 : bytes;
+  return {.row = train.precision == "bf16" ? bytes / 2 : bytes,
+          .logits = logit_bytes(model, train)};
 }
 
-PlannedMemory with_rows(PlannedMemory memory, double row_bytes, int64_t rows) {
-  memory.activations = kLogitBytes + row_bytes * static_cast<double>(rows);
+PlannedMemory with_rows(PlannedMemory memory, const PassMemory& pass, int64_t rows) {
+  memory.activations = pass.bytes(rows);
   memory.device += memory.activations;
   return memory;
 }

@@ -39,12 +39,19 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
 PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
                          const method::TrainOptions& train, int64_t num_processes);
 
-/// What the backward pass of a row needs of its forward pass, and the largest layer's gradients: on
-/// the CPU what its kernels keep, elsewhere what autograd keeps of LibTorch's operations.
-double row_bytes(const weights::ModelConfig& model, const method::TrainOptions& train);
+/// What a pass needs beside the training state, in bytes.
+struct PassMemory {
+  /// What the way back of a row needs of its way forwards, and the largest layer's gradients: on
+  /// the CPU what its kernels keep, elsewhere what autograd keeps of LibTorch's operations.
+  double row = 0;
+  double logits = 0;  // Those that exist at a time (method::loss_slice).
+
+  double bytes(int64_t rows) const { return logits + row * static_cast<double>(rows); }
+};
+PassMemory pass_memory(const weights::ModelConfig& model, const method::TrainOptions& train);
 
 /// With the activations of so many rows at a time.
-PlannedMemory with_rows(PlannedMemory memory, double row_bytes, int64_t rows);
+PlannedMemory with_rows(PlannedMemory memory, const PassMemory& pass, int64_t rows);
 
 /// Of a device's memory a plan uses so much: the rest is the libraries', and what they cannot use.
 constexpr double kUsableMemory = 0.9;

@@ -71,13 +71,24 @@ TEST(PlanMemory, TrainingReckonsAsPlansDo) {
                   .num_processes = 4};
   const PlannedMemory state = with_state({}, size_of(fit.model), fit.train, 4);
   EXPECT_DOUBLE_EQ(state_bytes(fit), state.device);
-  const double row = row_bytes(fit.model, fit.train);
-  EXPECT_DOUBLE_EQ(pass_bytes(fit, 2), with_rows({}, row, 2).device);
+  const PassMemory pass = pass_memory(fit.model, fit.train);
+  EXPECT_DOUBLE_EQ(pass_bytes(fit, 2), with_rows({}, pass, 2).device);
   method::TrainOptions whole = fit.train;
   whole.precision = "fp32";
-  EXPECT_DOUBLE_EQ(row_bytes(fit.model, whole), 2 * row);
+  EXPECT_DOUBLE_EQ(pass_memory(fit.model, whole).row, 2 * pass.row);
   whole.activation_checkpointing = true;
-  EXPECT_LT(row_bytes(fit.model, whole), row);
+  EXPECT_LT(pass_memory(fit.model, whole).row, pass.row);
+}
+
+TEST(PlanMemory, LogitsAreThoseOfOneSlice) {
+  method::TrainOptions train{.device = "cpu"};
+  const auto logits = [&](int64_t vocab) {
+    return pass_memory(weights::chinchilla(6, 512, vocab), train).logits;
+  };
+  EXPECT_DOUBLE_EQ(logits(1024), 8.0 * (2 << 20));  // 8 MB of them, twice.
+  EXPECT_DOUBLE_EQ(logits(32768), 8.0 * 512 * 32768);
+  train.device = "cuda";
+  EXPECT_DOUBLE_EQ(logits(32768), 16.0 * (64 << 20));
 }
 
 }  // namespace

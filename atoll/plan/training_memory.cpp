@@ -51,7 +51,7 @@ double state_bytes(const TrainingFit& fit) {
 }
 
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time) {
-  return with_rows({}, row_bytes(fit.model, fit.train), rows_at_a_time).activations;
+  return pass_memory(fit.model, fit.train).bytes(rows_at_a_time);
 }
 
 std::string memory_advice(const TrainingFit& fit, bool was_tried) {

@@ -14,6 +14,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/data/batches.h"
+#include "atoll/method/train_options.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/kernels.h"
 #include "atoll/model/matmul.h"
@@ -22,14 +23,6 @@
 
 namespace atl::train {
 namespace {
-
-// Elements of the logits that exist at a time: 8 MB, about what a core's caches keep; on other
-// devices as many as make products large and launches few.
-constexpr int64_t kSliceElements = int64_t{2} << 20;
-constexpr int64_t kDeviceSliceElements = int64_t{1} << 26;
-// Positions, however large the vocabulary: each slice reads the head and adds to its gradient,
-// which no cache keeps, and takes as long as the products where a slice is short.
-constexpr int64_t kLeastSlice = 512;
 
 /// From whom to learn, beside the targets.
 struct Teacher {
@@ -115,8 +108,7 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
   const double cap = model.config().logits_softcap;
   const int64_t positions = hidden_MC.size(0);
   const int64_t vocab = head.num_outputs();
-  const int64_t elements = hidden_MC.is_cpu() ? kSliceElements : kDeviceSliceElements;
-  const int64_t slice = std::min(std::max(elements / vocab, kLeastSlice), positions);
+  const int64_t slice = std::min(method::loss_slice(vocab, hidden_MC.is_cpu()), positions);
   const auto wide = hidden_MC.options().dtype(at::kFloat);
   const at::Tensor logits_MV = at::empty({slice, vocab}, wide);
   const bool is_narrow = hidden_MC.scalar_type() != at::kFloat;

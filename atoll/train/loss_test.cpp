@@ -13,6 +13,7 @@
 #include <map>
 
 #include "atoll/data/pack.h"
+#include "atoll/method/train_options.h"
 #include "atoll/model/composite.h"
 #include "atoll/model/page_tensor.h"
 #include "atoll/model/pooled_tensors.h"
@@ -129,15 +130,10 @@ double relative_error(const at::Tensor& found, const at::Tensor& wanted) {
   return (difference.norm() / (wanted.to(at::kDouble).norm() + 1e-30)).item<double>();
 }
 
-class GradientTest : public testing::TestWithParam<std::pair<bool, bool>> {};
-
-TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
-  ModelConfig config = small_config();
-  config.tie_embeddings = GetParam().first;
-  if (GetParam().second) config.architecture = "qwen3";
+void expect_fp64s_gradients(const ModelConfig& config, int64_t rows) {
   Model model(config, at::kCPU, Purpose::kTraining);
   randomise(model);
-  const at::Tensor inputs_BT = tokens({3, 70}, config.vocab_size);
+  const at::Tensor inputs_BT = tokens({rows, 70}, config.vocab_size);
   const at::Tensor targets_BT = next_tokens(inputs_BT);
   const Loss loss = accumulate_gradients(model, inputs_BT, targets_BT, {.z_loss = 0.01});
 
@@ -153,6 +149,15 @@ TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
   }
   const Loss evaluated = evaluate_loss(model, inputs_BT, targets_BT, {.z_loss = 0.01});
   EXPECT_NEAR(evaluated.total.item<double>(), wanted.item<double>(), 1e-5);
+}
+
+class GradientTest : public testing::TestWithParam<std::pair<bool, bool>> {};
+
+TEST_P(GradientTest, LossAndEveryGradientEqualFp64) {
+  ModelConfig config = small_config();
+  config.tie_embeddings = GetParam().first;
+  if (GetParam().second) config.architecture = "qwen3";
+  expect_fp64s_gradients(config, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GradientTest,
@@ -231,6 +236,13 @@ TEST(TeacherTest, WhoIsItsOwnTeacherHasNothingToLearn) {
                                          {.teacher = &teacher, .teacher_share = 1});
   EXPECT_NEAR(loss.total.item<double>(), 0, 1e-6);
   EXPECT_LT(model.parameters().gradients_P().abs().max().item<double>(), 1e-6);
+}
+
+TEST(LossTest, SlicesAddUpToFp64s) {
+  ModelConfig config = small_config();
+  config.vocab_size = 8192;
+  ASSERT_LT(method::loss_slice(config.vocab_size, /*is_on_cpu=*/true), 8 * 70);
+  expect_fp64s_gradients(config, 8);
 }
 
 TEST(LossTest, MicroBatchesAddUpToTheWholeBatch) {
