@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The race over a slow line, Atoll's part: two islands of one core, and the share of their own speed without a line that they keep.
 
-  speed_race.py ATOLL STORE [--steps 240] [--rounds 3] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
+  speed_race.py ATOLL STORE [--steps 160] [--rounds 9] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
 
 A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
 1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
 and a queue of what is then on its way; the coordinator has none. An island's own speed is that of the same two, side by side, without
-a line or an exchange; it is measured before and after each race, and the mean counts; of some races the median. Steps before the third
+a line or an exchange; it is measured before and after each race, and the mean counts; of some short races the median, as shared machines change their speed
+within a minute. Steps before the third
 round, and those after the last but one, are left out. Prints one JSON object.
 """
 import argparse
@@ -91,8 +92,8 @@ def main(words=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("atoll")
     parser.add_argument("store")
-    parser.add_argument("--steps", type=int, default=240)
-    parser.add_argument("--rounds", type=int, default=3, help="races over each line")
+    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=9, help="races over each line")
     parser.add_argument("--links", default="100/20,10/80,1/200")
     arguments = parser.parse_args(words)
     if arguments.steps < 8 * H:
