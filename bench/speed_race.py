@@ -4,10 +4,10 @@
   speed_race.py ATOLL STORE [--steps 160] [--rounds 9] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
 
 A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
-1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has the rate both ways and a quarter of the round trip one way,
-and a queue of what is then on its way; the coordinator has none. An island's own speed is that of the same two, side by side, without
-a line or an exchange; it is measured before and after each race, and the mean counts; of some short races the median, as shared machines change their speed
-within a minute. Steps before the third
+1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has
+the rate both ways and a quarter of the round trip one way, and a queue of what is then on its way; the coordinator has none. An
+island's own speed is that of the same two, side by side, without a line or an exchange; it is measured before and after each race,
+and the mean counts; of some short races the median, as shared machines change their speed within a minute. Steps before the third
 round, and those after the last but one, are left out. Prints one JSON object.
 """
 import argparse
@@ -51,6 +51,8 @@ def steps_per_s(folder):
 def steps_a_round(folder):
     """Between snapshots of the same fragment, on average."""
     sent = [line["sent"] for line in lines_of(folder / "rounds.jsonl") if line["fragment"] == 0]
+    if len(sent) < 6:
+        raise RuntimeError(f"'{folder}': {len(sent)} rounds, where at least 6 are needed: they took too long for so few steps")
     return (sent[-2] - sent[2]) / (len(sent) - 4)
 
 

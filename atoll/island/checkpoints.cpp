@@ -6,11 +6,18 @@
 #include <utility>
 
 #include "atoll/base/error.h"
+#include "atoll/method/sharding.h"
 
 namespace atl::island {
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder) {
   return run_folder / "checkpoints";
+}
+
+std::filesystem::path spill_folder(const std::filesystem::path& run_folder,
+                                   const method::TrainOptions& train, int64_t num_processes) {
+  return method::spills_to_disk(train, num_processes) ? checkpoint_folder(run_folder)
+                                                      : std::filesystem::path();
 }
 
 Checkpoints::Checkpoints(const std::filesystem::path& run_folder, int64_t keep,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "atoll/base/clock.h"
+#include "atoll/method/train_options.h"
 #include "atoll/run/time_spent.h"
 #include "atoll/weights/checkpoint.h"
 
@@ -15,6 +16,10 @@ namespace atl::island {
 
 /// Where a run's checkpoints lie.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder);
+
+/// Where process 0 of so many has what method::spills_to_disk() speaks of; empty: in memory.
+std::filesystem::path spill_folder(const std::filesystem::path& run_folder,
+                                   const method::TrainOptions& train, int64_t num_processes);
 
 class Checkpoints {
  public:

@@ -168,9 +168,7 @@ std::unique_ptr<group::Leader> make_leader(const TrainingParts& parts) {
       .begin = {.settings = config.settings().dump(/*with_help=*/false),
                 .data = parts.materials.mixture.digest(),
                 .num_units = parts.averager.num_members()},
-      .spill_folder = method::spills_checkpoints(config.train, parts.processes->size())
-                          ? checkpoint_folder(parts.folder)
-                          : std::filesystem::path()});
+      .spill_folder = spill_folder(parts.folder, config.train, parts.processes->size())});
 }
 
 void tell_asked(group::Processes& processes, const Asked& asked) {

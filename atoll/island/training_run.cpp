@@ -21,6 +21,10 @@
 namespace atl::island {
 namespace {
 
+std::filesystem::path spills_to(const TrainingParts& parts) {
+  return spill_folder(parts.folder, parts.config.train, place_of(parts.processes).size);
+}
+
 sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
                          std::function<void()> before_change) {
   const auto& train = parts.config.train;
@@ -33,7 +37,8 @@ sync::Replica replica_of(const TrainingParts& parts, const int64_t& num_trained,
       .rank = parts.rank,
       .seed = static_cast<uint64_t>(train.seed),
       .num_trained = &num_trained,
-      .before_change = std::move(before_change)};
+      .before_change = std::move(before_change),
+      .outer_folder = spills_to(parts)};
 }
 
 }  // namespace
@@ -61,11 +66,10 @@ TrainingRun::TrainingRun(TrainingParts parts)
           parts_.config.sync,
           replica_of(parts_, units_.num_trained(), [this] { checkpoints_.release(); }),
           parts_.averager, parts_.clock)),
-      checkpoints_(parts_.folder, checkpoints_to_keep(parts_.config),
-                   method::spills_checkpoints(parts_.config.train, place_of(parts_.processes).size)
-                       ? weights::StagingPlace::kDisk
-                       : weights::StagingPlace::kMemory,
-                   parts_.clock, time_) {}
+      checkpoints_(
+          parts_.folder, checkpoints_to_keep(parts_.config),
+          spills_to(parts_).empty() ? weights::StagingPlace::kMemory : weights::StagingPlace::kDisk,
+          parts_.clock, time_) {}
 
 void TrainingRun::resume(const std::filesystem::path& folder,
                          std::span<const run::LoggedRound> rounds) {

@@ -21,7 +21,7 @@ double leaders_share(double moment_bytes, bool has_all_gradients, int64_t num_pr
   return std::max(0.0, (of_others - whole) / (owned - whole + of_others));
 }
 
-bool spills_checkpoints(const TrainOptions& options, int64_t num_processes) {
+bool spills_to_disk(const TrainOptions& options, int64_t num_processes) {
   return options.shard == "zero3" && num_processes > 1;
 }
 

@@ -14,8 +14,8 @@ double moment_bytes(const TrainOptions& options);
 /// small as can be. `num_processes`: over 1.
 double leaders_share(double moment_bytes, bool has_all_gradients, int64_t num_processes);
 
-/// Whether process 0 of so many keeps what a checkpoint is made of on the disk until it is written:
-/// where memory is what the sharding is for.
-bool spills_checkpoints(const TrainOptions& options, int64_t num_processes);
+/// Whether process 0 of so many has on the disk what no step needs: what the outer optimiser keeps
+/// from round to round, and what a checkpoint is made of. Where memory is what the sharding is for.
+bool spills_to_disk(const TrainOptions& options, int64_t num_processes);
 
 }  // namespace atl::method

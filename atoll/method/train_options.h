@@ -53,7 +53,7 @@ struct TrainOptions {
 /// without a use.
 void check_used(const TrainOptions& options, std::string_view field);
 
-/// Positions for which the loss makes logits at a time, beside those of the batch: 8 MB of them,
+/// Positions for which the loss makes logits at a time, at most those of the batch: 8 MB of them,
 /// about what a core's caches keep; on other devices as many as make products large and launches
 /// few. Not fewer than 512, however large the vocabulary: each slice reads the head and adds to its
 /// gradient, which no cache keeps, and a short slice takes longer for that than for its products.

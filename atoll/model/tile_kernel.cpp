@@ -105,8 +105,8 @@ void turn(uint16_t* tile) {
   }
 }
 
-/// For the panel that is packed next: its lines lie far apart, so that the processor does not guess
-/// them. Of 16 lanes one is enough.
+/// For the next panel, which mostly the same thread packs next: its lines lie far apart, so that
+/// the processor does not guess them. Of 16 lanes one is enough.
 template <typename T>
 void bring_next_nearer(const T* lanes) {
   _mm_prefetch(reinterpret_cast<const char*>(lanes + kPanelLanes), _MM_HINT_T1);

@@ -110,7 +110,7 @@ TEST_F(TileProductsTest, WritesIntoPartOfSomethingWider) {
 
 /// Of whole numbers FP32 sums are exact in any order.
 TEST_F(TileProductsTest, Bf16IsRoundedOnce) {
-  const at::Tensor a_MK = at::randint(-8, 9, {70, kMostDepthIntoBf16}, at::kBFloat16);
+  const at::Tensor a_MK = at::randint(-8, 9, {1000, kMostDepthIntoBf16}, at::kBFloat16);
   const at::Tensor b_KN = at::randint(-8, 9, {kMostDepthIntoBf16, 80}, at::kBFloat16);
   EXPECT_TRUE(product_by_tiles(a_MK, b_KN, at::kBFloat16)
                   .equal(product_by_tiles(a_MK, b_KN).to(at::kBFloat16)));

@@ -343,14 +343,15 @@ void Candidates::measure_memory(PlanChoice& choice, const PlannedSize& size,
     kind->train.shard = shard.shard;
     choice.shards.push_back(shard.shard);
     choice.memory.push_back(with_state(kind->kept, size.model, kind->train, island.devices));
-    const double missing = with_rows(choice.memory.back(), pass, 1).device - usable;
+    const double left = usable - choice.memory.back().device;
+    const double missing = pass.bytes(1) - left;
     if (missing > choice.short_bytes) {
       choice.short_bytes = missing;
       choice.short_island = place;
     }
-    const double more = std::floor(std::max(0.0, -missing) / pass.row);
     const int64_t own = rows / island.devices;
-    most_rows = std::min({most_rows, own, 1 + static_cast<int64_t>(std::min(more, 1e9))});
+    const double fitting = std::clamp(pass.rows_within(left), 1.0, 1e9);
+    most_rows = std::min({most_rows, own, static_cast<int64_t>(fitting)});
     alike = std::gcd(alike, own);
   }
   choice.micro_batch_rows = largest_divisor(alike, most_rows);

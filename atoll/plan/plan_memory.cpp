@@ -61,12 +61,15 @@ double kept_bytes(const weights::ModelConfig& model, int64_t sequence_length, bo
   return kFloat * token * static_cast<double>(sequence_length);
 }
 
-/// FP32, and what the loss makes of them: on the CPU their gradient in BF16, and what products
-/// pack; elsewhere LibTorch's operations make three more.
+/// Of one position: FP32, with BF16 their gradient, and copies (train/loss.cpp): elsewhere than on
+/// a CPU their softmax, under a cap what it leaves of them, the teacher's, what they want, and both
+/// apart.
 double logit_bytes(const weights::ModelConfig& model, const method::TrainOptions& train) {
-  const double positions =
-      static_cast<double>(method::loss_slice(model.vocab_size, is_on_cpu(train)));
-  return (is_on_cpu(train) ? 2 : 4) * kFloat * positions * static_cast<double>(model.vocab_size);
+  double copies = is_on_cpu(train) ? 1 : 2;
+  if (train.precision == "bf16") copies += 0.5;
+  if (model.logits_softcap > 0) copies += 1;
+  if (!train.teacher.empty()) copies += 3;
+  return copies * kFloat * static_cast<double>(model.vocab_size);
 }
 
 }  // namespace
@@ -107,13 +110,12 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
     outer_on_device = one;                // The outer gradient.
     if (!is_cpu) outer_on_device += one;  // The global copy that it is made from.
     memory.outer += outer_on_device;
-  } else if (!method.is_for_one) {
-    memory.outer = 2 * one;  // Data-parallel: the mean, and the parameters for the digest.
   }
   if (!method.is_for_one) {
     const auto codec = codec::make_codec(method::codec_name(sync));
     const double encoded = codec->bits_per_value() / 8 * one / kFloat;
-    memory.exchange =
+    if (!has_outer) memory.exchange = 2 * one;  // The mean, and the parameters for the digest.
+    memory.exchange +=
         one + encoded * encodings_held(method::topology_of(sync, *codec, num_members), num_members);
   }
   const double beside = memory.outer - outer_on_device + memory.exchange + memory.checkpoint;
@@ -128,6 +130,7 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
   const bool is_bf16 = train.precision == "bf16";
   const std::string shard = num_processes > 1 ? train.shard : "none";
   double checkpoint = memory.checkpoint;
+  double outer = memory.outer;
   memory.parameters = kFloat * size.params;
   if (shard == "zero3") {
     const double part =
@@ -135,7 +138,7 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
     memory.parameters += (kFloat + (is_bf16 ? kRounded : 0)) * size.gathered_params;
     if (memory.gradients == 0) memory.gradients = kFloat * (part + size.gathered_params);
     memory.moments = moments * part;
-    checkpoint = 0;  // It is on the disk (method::spills_checkpoints()).
+    checkpoint = outer = 0;  // They are on the disk (method::spills_to_disk()).
   } else {
     if (is_bf16) memory.parameters += kRounded * size.params;
     memory.gradients = kFloat * size.params;
@@ -145,8 +148,10 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
       memory.moments /= static_cast<double>(num_processes);
     }
   }
-  (is_on_cpu(train) ? memory.device : memory.host) += checkpoint - memory.checkpoint;
+  (is_on_cpu(train) ? memory.device : memory.host) +=
+      checkpoint + outer - memory.checkpoint - memory.outer;
   memory.checkpoint = checkpoint;
+  memory.outer = outer;
   memory.device += memory.parameters + memory.gradients + memory.moments;
   return memory;
 }
@@ -161,8 +166,11 @@ PassMemory pass_memory(const weights::ModelConfig& model, const method::TrainOpt
     kept.num_layers = 1;
   }
   bytes += kept_bytes(kept, train.sequence_length, is_on_cpu(train));
+  const double logits = logit_bytes(model, train);
+  const int64_t slice = method::loss_slice(model.vocab_size, is_on_cpu(train));
   return {.row = train.precision == "bf16" ? bytes / 2 : bytes,
-          .logits = logit_bytes(model, train)};
+          .row_logits = logits * static_cast<double>(train.sequence_length),
+          .most_logits = logits * static_cast<double>(slice)};
 }
 
 PlannedMemory with_rows(PlannedMemory memory, const PassMemory& pass, int64_t rows) {

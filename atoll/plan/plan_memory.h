@@ -2,6 +2,8 @@
 // What a replica holds in memory, as sync/, train/ and group/ really keep it: the one reckoning of
 // plans and of what training checks before it begins. Of several processes it is process 0's: it
 // alone has what the method keeps, and of the training state no other has more. Pure.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "atoll/method/sync_options.h"
@@ -23,7 +25,7 @@ struct PlannedMemory {
   double gradients = 0;
   double moments = 0;      // AdamW's two.
   double outer = 0;        // The global copy, outer momentum, a spare of both, what is to be sent.
-  double exchange = 0;     // The mean, and encoded contributions.
+  double exchange = 0;     // The mean, encoded contributions, and what data-parallel compares.
   double checkpoint = 0;   // The writer's copies, and moments that came from the other processes.
   double activations = 0;  // Of a micro batch.
   double device = 0;       // What of all these lies on the device; of a CPU all does.
@@ -44,9 +46,19 @@ struct PassMemory {
   /// What the way back of a row needs of its way forwards, and the largest layer's gradients: on
   /// the CPU what its kernels keep, elsewhere what autograd keeps of LibTorch's operations.
   double row = 0;
-  double logits = 0;  // Those that exist at a time (method::loss_slice).
+  /// Of a row's logits and what the loss makes of them; of all rows no more than of a slice
+  /// (method::loss_slice).
+  double row_logits = 0;
+  double most_logits = 0;
 
-  double bytes(int64_t rows) const { return logits + row * static_cast<double>(rows); }
+  double bytes(int64_t rows) const {
+    const auto count = static_cast<double>(rows);
+    return row * count + std::min(row_logits * count, most_logits);
+  }
+  /// The most rows that fit into so much; below 1: none.
+  double rows_within(double room) const {
+    return std::floor(std::max(room / (row + row_logits), (room - most_logits) / row));
+  }
 };
 PassMemory pass_memory(const weights::ModelConfig& model, const method::TrainOptions& train);
 

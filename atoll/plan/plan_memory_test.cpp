@@ -49,6 +49,18 @@ TEST(PlanMemory, Zero3LeavesProcess0AsMuchAsTheOthersOrItsValues) {
   }
 }
 
+TEST(PlanMemory, Zero3LeavesWhatNoStepNeedsToTheDisk) {
+  const method::TrainOptions train{.device = "cpu", .shard = "zero3"};
+  const method::SyncOptions sync{.method = "diloco"};
+  const PlannedMemory kept = method_memory(1, sync, 2, train);
+  EXPECT_DOUBLE_EQ(kept.outer, 4 * 5);
+  const PlannedMemory memory = with_state(kept, {.params = 1}, train, 5);
+  EXPECT_DOUBLE_EQ(memory.outer, 0);
+  EXPECT_DOUBLE_EQ(memory.checkpoint, 0);
+  EXPECT_DOUBLE_EQ(memory.device, bytes("zero3", 5, "fp32", "cpu") + kept.exchange);
+  EXPECT_DOUBLE_EQ(with_state(kept, {.params = 1}, train, 1).outer, 4 * 5) << "one process alone";
+}
+
 TEST(PlanMemory, Zero3GathersTwoLayersAndTheEmbedding) {
   const weights::ModelConfig model = weights::chinchilla(6, 512, 1000);
   const ModelSize size = size_of(model);
@@ -81,14 +93,29 @@ TEST(PlanMemory, TrainingReckonsAsPlansDo) {
 }
 
 TEST(PlanMemory, LogitsAreThoseOfOneSlice) {
-  method::TrainOptions train{.device = "cpu"};
-  const auto logits = [&](int64_t vocab) {
-    return pass_memory(weights::chinchilla(6, 512, vocab), train).logits;
+  method::TrainOptions train{.sequence_length = 300, .device = "cpu"};
+  const auto logits = [&](int64_t vocab, int64_t rows) {
+    const PassMemory pass = pass_memory(weights::chinchilla(6, 512, vocab), train);
+    return pass.bytes(rows) - pass.row * static_cast<double>(rows);
   };
-  EXPECT_DOUBLE_EQ(logits(1024), 8.0 * (2 << 20));  // 8 MB of them, twice.
-  EXPECT_DOUBLE_EQ(logits(32768), 8.0 * 512 * 32768);
+  EXPECT_NEAR(logits(32768, 1), 4.0 * 300 * 32768, 1);
+  EXPECT_NEAR(logits(32768, 2), 4.0 * 512 * 32768, 1);
+  EXPECT_NEAR(logits(1024, 100), 4.0 * (2 << 20), 1);  // 8 MB.
+  train.precision = "bf16";
+  EXPECT_NEAR(logits(32768, 2), 6.0 * 512 * 32768, 1);
   train.device = "cuda";
-  EXPECT_DOUBLE_EQ(logits(32768), 16.0 * (64 << 20));
+  EXPECT_NEAR(logits(32768, 100), 10.0 * (64 << 20), 1);
+}
+
+TEST(PlanMemory, TheMostRowsAreThoseThatFit) {
+  const PassMemory pass{.row = 10, .row_logits = 3, .most_logits = 7};
+  for (const double room : {5.0, 13.0, 25.9, 26.0, 36.9, 37.0, 47.0, 1000.0}) {
+    const double rows = pass.rows_within(room);
+    if (rows >= 1) {
+      EXPECT_LE(pass.bytes(static_cast<int64_t>(rows)), room);
+    }
+    EXPECT_GT(pass.bytes(static_cast<int64_t>(std::max(rows, 0.0)) + 1), room);
+  }
 }
 
 }  // namespace

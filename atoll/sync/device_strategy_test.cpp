@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/sync/strategy.h"
+#include "atoll/testing/temporary_folder.h"
 #include "atoll/testing_torch/stand_in_device.h"
 #include "atoll/testing_torch/toy_run.h"
 
@@ -69,6 +71,27 @@ TEST(DeviceStrategyTest, TheWayOfADeviceChangesNoBit) {
         EXPECT_EQ(ours[rank].stats.digest, expected[rank].stats.digest);
       }
     }
+  }
+}
+
+TEST(DeviceStrategyTest, OuterStateOnADiskChangesNoBit) {
+  const TestFolder folder;
+  for (method::SyncOptions options : some_methods()) {
+    options.codec = options.outer_mean == "radial" ? "fp32" : "int8";
+    SCOPED_TRACE(options.method);
+    const auto expected = train_at(options, {});
+    const auto ours = train_at(options, {.outer_folder = folder});
+    for (size_t rank = 0; rank < 2; ++rank) {
+      for (size_t t = 0; t <= kSteps; ++t) {
+        ASSERT_TRUE(ours[rank].live_TP[t].equal(expected[rank].live_TP[t])) << t;
+        ASSERT_TRUE(ours[rank].global_TP[t].equal(expected[rank].global_TP[t])) << t;
+      }
+    }
+    const auto are_there = toy::run_together(2, [&](int rank, collective::Averager& averager) {
+      const toy::Trainee trainee(options, averager, kSteps, rank, {.outer_folder = folder});
+      return static_cast<int>(model::is_spilled(trainee.strategy->global_parameters()));
+    });
+    EXPECT_EQ(are_there[0], method::method_of(options).uses("outer_lr") ? 1 : 0);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "atoll/sync/diloco.h"
 
 #include <ATen/ops/sub.h>
-#include <ATen/ops/zeros.h>
 
 #include <utility>
 
@@ -15,8 +14,8 @@ DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::
       sign_pruning_(options.sign_pruning),
       dropout_(options.outer_dropout),
       outer_(method::make_outer_optimizer(options)),
-      now_(outer_, replica_.values_P.numel(), outer_device()),
-      next_(outer_, replica_.values_P.numel(), outer_device()),
+      now_(outer_, [this] { return lasting(replica_.values_P.numel(), outer_device()); }),
+      next_(outer_, [this] { return lasting(replica_.values_P.numel(), outer_device()); }),
       sends_from_host_(sign_pruning_ > 0 || options.outer_mean == "radial") {
   now_.theta_P.copy_(replica_.values_P);
   place_origin();
@@ -24,9 +23,9 @@ DiLoCo::DiLoCo(const method::SyncOptions& options, Replica replica, collective::
   if (options.outer_mean == "radial") {
     radial_.emplace(replica_.specs);
     num_values = static_cast<int64_t>(radial_->num_values());
-    mean_delta_P_ = host_buffer(replica_.values_P);
+    mean_delta_P_ = lasting(replica_.values_P.numel());
   }
-  values_PG_ = at::zeros({num_values}, origin_P_.options());
+  values_PG_ = lasting(num_values, origin_P_.device());
 }
 
 void DiLoCo::launch(const OwnRound& own) {

@@ -1,7 +1,6 @@
 #include "atoll/sync/eager_diloco.h"
 
 #include <ATen/ops/sub.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <utility>
@@ -18,17 +17,17 @@ EagerDiLoCo::EagerDiLoCo(const method::SyncOptions& options, Replica replica,
                        ? 1.0F / static_cast<float>(averager.num_members())
                        : 0.0F),
       outer_(method::make_outer_optimizer(options)),
-      own_(outer_, replica_.values_P.numel()),
-      now_(outer_, replica_.values_P.numel()),
-      next_(outer_, replica_.values_P.numel()) {
+      own_(outer_, [this] { return lasting(replica_.values_P.numel()); }),
+      now_(outer_, [this] { return lasting(replica_.values_P.numel()); }),
+      next_(outer_, [this] { return lasting(replica_.values_P.numel()); }) {
   ATOLL_CHECK(outer_.rule != method::OuterRule::kAdam, "the outer optimiser must be linear");
   for (at::Tensor* buffer : {&direction_P_, &mean_P_, &new_mean_P_, &mean_direction_P_}) {
-    *buffer = host_buffer(replica_.values_P);
+    *buffer = lasting(replica_.values_P.numel());
   }
   own_.theta_P.copy_(replica_.values_P);
   place_origin();
-  delta_P_ = at::zeros_like(origin_P_);
-  if (uses_fresh()) old_delta_P_ = at::zeros_like(origin_P_);
+  delta_P_ = lasting(origin_P_.numel(), origin_P_.device());
+  if (uses_fresh()) old_delta_P_ = lasting(origin_P_.numel(), origin_P_.device());
   now_.theta_P.copy_(replica_.values_P);
 }
 

@@ -3,10 +3,16 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/sync/host.h"
 
 namespace atl::sync {
 namespace {
+
+// Of a step on the host at a time: so much of what is spilled comes into memory.
+constexpr int64_t kPiece = int64_t{1} << 22;
 
 template <typename Float>
 std::span<Float> span_or_none(const at::Tensor& host_P) {
@@ -22,10 +28,13 @@ method::OuterSpans<Float> spans(const OuterState& state) {
 
 }  // namespace
 
-OuterState::OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device) {
-  const auto zeros = [&] {
-    return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
-  };
+OuterState::OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device)
+    : OuterState(optimizer, [&] {
+        return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
+      }) {}
+
+OuterState::OuterState(const method::OuterOptimizer& optimizer,
+                       const std::function<at::Tensor()>& zeros) {
   theta_P = zeros();
   if (optimizer.has_momentum()) momentum_P = zeros();
   if (optimizer.has_square()) square_P = zeros();
@@ -50,10 +59,20 @@ void OuterState::copy_(const OuterState& from) {
 
 void OuterState::step(const method::OuterOptimizer& optimizer, int64_t number,
                       std::span<const float> mean_P, OuterState& next) const {
-  if (theta_P.is_cpu()) {
-    return optimizer.step(number, mean_P, spans<const float>(*this), spans<float>(next));
+  if (!theta_P.is_cpu()) {
+    return step_on_device(optimizer, number, view_of(std::as_bytes(mean_P)).to(theta_P.device()),
+                          next);
   }
-  step_on_device(optimizer, number, view_of(std::as_bytes(mean_P)).to(theta_P.device()), next);
+  for (int64_t begin = 0; begin < theta_P.numel(); begin += kPiece) {
+    const int64_t end = std::min(begin + kPiece, theta_P.numel());
+    const OuterState from = slice(begin, end);
+    const OuterState to = next.slice(begin, end);
+    optimizer.step(number,
+                   mean_P.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+                   spans<const float>(from), spans<float>(to));
+    from.rest();
+    to.rest();
+  }
 }
 
 /// One operation for each rounding of OuterOptimizer::step(), so that none is fused with another.
@@ -96,9 +115,15 @@ void OuterState::step_on_device(const method::OuterOptimizer& optimizer, int64_t
 Digest OuterState::digest() const {
   Sha256 hash;
   for (const at::Tensor& x_P : {theta_P, momentum_P, square_P}) {
-    if (x_P.defined()) hash.update(tree_digest(bytes_of(x_P.cpu())));
+    if (!x_P.defined()) continue;
+    hash.update(tree_digest(bytes_of(x_P.cpu())));
+    model::let_rest(x_P);
   }
   return hash.finish();
+}
+
+void OuterState::rest() const {
+  for (const at::Tensor& x_P : {theta_P, momentum_P, square_P}) model::let_rest(x_P);
 }
 
 std::vector<std::vector<at::Tensor>> OuterState::tensors() const {

@@ -1,9 +1,10 @@
 #pragma once
-// The published parameters and what the outer optimiser remembers of them, in host memory or on a
-// device. A method keeps two: one as the last committed round left it, and a spare that the next
-// round writes.
+// The published parameters and what the outer optimiser remembers of them, in host memory, on a
+// disk (model/spilled_tensor.h), or on a device. A method keeps two: one as the last committed
+// round left it, and a spare that the next round writes.
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,11 +22,15 @@ struct OuterState {
 
   /// Zeros of `size` elements.
   OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device = at::kCPU);
+  /// Of what `zeros()` makes.
+  OuterState(const method::OuterOptimizer& optimizer, const std::function<at::Tensor()>& zeros);
   /// Views of elements [begin, end).
   OuterState slice(int64_t begin, int64_t end) const;
   void copy_(const OuterState& from);
   /// Of all tensors: what members compare before a round is committed.
   Digest digest() const;
+  /// What is spilled leaves this process's memory.
+  void rest() const;
   /// Makes `next`, on the same device, what a step of the optimiser with the host's `mean_P` as the
   /// gradient makes of this: the same bits wherever they are. `number` as in
   /// OuterOptimizer::step().

@@ -12,11 +12,11 @@ SparseLoCo::SparseLoCo(const method::SyncOptions& options, Replica replica,
     : Strategy(options, std::move(replica), averager, clock),
       lr_(static_cast<float>(method::outer_lr(options))),
       decay_(static_cast<float>(options.error_feedback_decay)),
-      global_P_(host_buffer(replica_.values_P)),
-      residual_P_(host_buffer(replica_.values_P)),
-      corrected_P_(host_buffer(replica_.values_P)),
-      new_global_P_(host_buffer(replica_.values_P)),
-      new_residual_P_(host_buffer(replica_.values_P)) {
+      global_P_(lasting(replica_.values_P.numel())),
+      residual_P_(lasting(replica_.values_P.numel())),
+      corrected_P_(lasting(replica_.values_P.numel())),
+      new_global_P_(lasting(replica_.values_P.numel())),
+      new_residual_P_(lasting(replica_.values_P.numel())) {
   global_P_.copy_(replica_.values_P);
 }
 

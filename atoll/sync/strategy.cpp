@@ -6,9 +6,11 @@
 #include <array>
 
 #include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
 
 #include "atoll/base/hash.h"
 #include "atoll/method/topology.h"
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/sync/device_codec.h"
 #include "atoll/sync/host.h"
 
@@ -71,6 +73,8 @@ Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t
   const double stall = seconds(clock_.now() - begin);
   stats_.stall_seconds += stall;
   unbooked_stall_ += stall;
+  // Who reads them on another thread meanwhile gets them back from the system.
+  for (const at::Tensor& tensor : spilled_) model::let_rest(tensor);
   if (const size_t fresh = records_.size() - num_records; fresh > 0) {
     const double share = std::exchange(unbooked_stall_, 0.0) / static_cast<double>(fresh);
     for (size_t i = num_records; i < records_.size(); ++i) records_[i].stall_seconds = share;
@@ -84,6 +88,13 @@ bool Strategy::is_on_device(const at::Tensor& values) const {
 
 at::Device Strategy::outer_device() const {
   return keeps_outer_near_ ? replica_.values_P.device() : at::kCPU;
+}
+
+at::Tensor Strategy::lasting(int64_t size, at::Device device) {
+  if (!device.is_cpu() || replica_.outer_folder.empty()) {
+    return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
+  }
+  return spilled_.emplace_back(model::spilled_tensor(replica_.outer_folder, size));
 }
 
 void Strategy::bring(const at::Tensor& outer_P, at::Tensor& copy_P) const {

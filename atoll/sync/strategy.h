@@ -8,6 +8,7 @@
 // file, an entry in method.cpp and its constructor in methods.cpp.
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,6 +47,9 @@ struct Replica {
   const int64_t* num_trained = nullptr;             // Units of data so far, for the data leases.
   /// Called before catch_up() changes parameters and state, so that who reads them can be done.
   std::function<void()> before_change{};
+  /// Where what the outer optimiser keeps lies, in files without a name whose pages rest between
+  /// rounds; empty: in memory.
+  std::filesystem::path outer_folder{};
   /// For tests: takes the ways of other devices on the CPU too, as far as they go.
   bool as_if_on_device = false;
 };
@@ -186,6 +190,9 @@ class Strategy {
               float share = 1);
   /// Where the global copy is to lie, and what the outer optimiser keeps.
   at::Device outer_device() const;
+  /// (size,) zeros that last as long as this does and that no step between rounds needs: on the
+  /// host, as Replica::outer_folder says, or on that device.
+  at::Tensor lasting(int64_t size, at::Device device = at::kCPU);
   /// Makes `copy_P` what `outer_P`, on outer_device(), is, near the live parameters: the tensor
   /// itself where it is near already, else a copy; one that is there already is written.
   void bring(const at::Tensor& outer_P, at::Tensor& copy_P) const;
@@ -245,7 +252,8 @@ class Strategy {
   int64_t num_changes_ = 0;
   int64_t step_ = 0;
   std::vector<RoundRecord> records_;
-  double unbooked_stall_ = 0;  // Of rounds that are still on their way.
+  std::vector<at::Tensor> spilled_;  // Those of lasting().
+  double unbooked_stall_ = 0;        // Of rounds that are still on their way.
   mutable std::mutex state_mutex_;
 };
 

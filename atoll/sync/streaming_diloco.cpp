@@ -50,7 +50,7 @@ StreamingDiLoCo::StreamingDiLoCo(const method::SyncOptions& options, Replica rep
       outer_(method::make_outer_optimizer(options)),
       fragments_(
           method::make_fragments(replica_.specs, options.fragment_pattern, options.num_fragments)),
-      now_(outer_, replica_.values_P.numel(), outer_device()) {
+      now_(outer_, [this] { return lasting(replica_.values_P.numel(), outer_device()); }) {
   now_.theta_P.copy_(replica_.values_P);
   bring(now_.theta_P, origin_P_);
 }

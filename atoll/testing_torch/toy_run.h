@@ -44,10 +44,11 @@ inline at::Tensor target_P(int rank) {
       .add(index_P.square().mul(1.7 + rank).sin());
 }
 
-/// Where a replica's tensors lie; `as_if_on_device` as in Replica.
+/// Where a replica's tensors lie; all but the first as in Replica.
 struct Place {
   at::Device device = at::kCPU;
   bool as_if_on_device = false;
+  std::filesystem::path outer_folder = {};
 };
 
 struct Outcome {                      // On the CPU.
@@ -70,6 +71,7 @@ struct Trainee {
                                 .pace = {.last_step = last_step},
                                 .specs = layout,
                                 .rank = number,
+                                .outer_folder = place.outer_folder,
                                 .as_if_on_device = place.as_if_on_device},
                                averager, clock)) {}
 

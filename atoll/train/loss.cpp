@@ -81,8 +81,10 @@ void softmax_loss(const at::Tensor& logits_MV, const at::Tensor& targets_M, cons
   losses_M.copy_(loss_M.masked_fill(~counts_M, 0));
   squares_M.copy_(log_partition_M.square().masked_fill(~counts_M, 0));
   at::Tensor wanted_MV = teacher_MV.exp();
-  const at::Tensor apart_MV = (teacher_MV - logits_MV).add_(log_partition_M.unsqueeze(1));
-  sums.divergences_M.copy_(apart_MV.mul_(wanted_MV).sum(1).masked_fill(~counts_M, 0));
+  {
+    const at::Tensor apart_MV = (teacher_MV - logits_MV).add_(log_partition_M.unsqueeze(1));
+    sums.divergences_M.copy_(apart_MV.mul_(wanted_MV).sum(1).masked_fill(~counts_M, 0));
+  }
   if (options.scale == 0) return;
   const at::Tensor share_M = counts_M * (options.scale / count);
   // From here on logits_MV holds its gradient.
@@ -131,8 +133,9 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
     }
     at::Tensor capped_MV;  // Over the cap.
     if (cap > 0) {
-      capped_MV = (part_MV / cap).tanh();
-      part_MV.copy_(capped_MV * cap);
+      part_MV.div_(cap).tanh_();
+      if (dhidden_MC.defined()) capped_MV = part_MV.clone();
+      part_MV.mul_(cap);
     }
     at::Tensor teacher_MV;
     if (teacher.is_there()) {
@@ -142,7 +145,7 @@ Sums head_loss(const model::Model& model, const at::Tensor& hidden_MC, const at:
     softmax_loss(part_MV, targets_M.narrow(0, begin, size), count, options, teacher_MV,
                  teacher.share, sums.slice(begin, size), dpart_MV);
     if (!dhidden_MC.defined()) continue;
-    if (cap > 0) dpart_MV.mul_(1 - capped_MV.square());
+    if (cap > 0) dpart_MV.mul_(capped_MV.square_().neg_().add_(1));
     model::matmul(dhidden_MC.narrow(0, begin, size), dpart_MV, head_VC);
     if (!learns) continue;
     model::matmul(head.grad, dpart_MV.t(), part_MC, /*accumulates=*/true);

@@ -285,7 +285,10 @@ def activations(plan, rows, is_cpu):
     layer = 9 * h + 2 * f + 3 * plan["heads"] + 2 if is_cpu else 16 * h + 4 * f + plan["heads"]
     kept = layers * h + 2 * layer if plan["activation_checkpointing"] else layer * (layers + 1)
     size = 2 if plan["precision"] == "bf16" else 4
-    return 4 * (8 << 20) + size * rows * plan["sequence_length"] * (kept + 4 * h)
+    elements = 2 ** 21 if is_cpu else 2 ** 26  # Of the logits that the loss makes at a time, or 512 positions.
+    positions = min(max(elements // plan["vocab"], 512), rows * plan["sequence_length"])
+    copies = (1 if is_cpu else 2) + (0.5 if plan["precision"] == "bf16" else 0)
+    return 4 * copies * positions * plan["vocab"] + size * rows * plan["sequence_length"] * (kept + 4 * h)
 
 
 def memory(plan, rows, island, shard):
@@ -293,12 +296,12 @@ def memory(plan, rows, island, shard):
     outer = plan["method"] in ("diloco", "streaming_diloco")
     device, beside = state(plan, island["devices"], shard)
     device += activations(plan, rows, is_cpu)
-    if shard != "zero3" or island["devices"] == 1:  # Else the checkpoint's copies are on the disk.
+    if shard != "zero3" or island["devices"] == 1:  # Else these are on the disk.
         beside += one * (3 + 2 * outer + (plan["method"] == "streaming_diloco"))
-    if outer:
-        device += one + (0 if is_cpu else one)
-        beside += 4 * one
-    elif plan["method"] == "data_parallel":
+        if outer:
+            device += one + (0 if is_cpu else one)
+            beside += 4 * one
+    if plan["method"] == "data_parallel":
         beside += 2 * one
     if plan["method"] != "single":
         bits = BITS[plan["codec"] or "fp32"]
