@@ -103,8 +103,15 @@ TEST(PlanMemory, LogitsAreThoseOfOneSlice) {
   EXPECT_NEAR(logits(1024, 100), 4.0 * (2 << 20), 1);  // 8 MB.
   train.precision = "bf16";
   EXPECT_NEAR(logits(32768, 2), 6.0 * 512 * 32768, 1);
+  train.teacher = "somewhere";
+  EXPECT_NEAR(logits(32768, 2), 18.0 * 512 * 32768, 1);
+  train.teacher.clear();
   train.device = "cuda";
   EXPECT_NEAR(logits(32768, 100), 10.0 * (64 << 20), 1);
+  weights::ModelConfig capped = weights::chinchilla(6, 512, 32768);
+  const double usual = pass_memory(capped, train).most_logits;
+  capped.logits_softcap = 30;
+  EXPECT_DOUBLE_EQ(pass_memory(capped, train).most_logits, usual * 3.5 / 2.5);
 }
 
 TEST(PlanMemory, TheMostRowsAreThoseThatFit) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "atoll/base/check.h"
 #include "atoll/model/spilled_tensor.h"
 #include "atoll/sync/host.h"
 
@@ -63,6 +64,7 @@ void OuterState::step(const method::OuterOptimizer& optimizer, int64_t number,
     return step_on_device(optimizer, number, view_of(std::as_bytes(mean_P)).to(theta_P.device()),
                           next);
   }
+  ATOLL_CHECK(std::ssize(mean_P) == theta_P.numel());
   for (int64_t begin = 0; begin < theta_P.numel(); begin += kPiece) {
     const int64_t end = std::min(begin + kPiece, theta_P.numel());
     const OuterState from = slice(begin, end);

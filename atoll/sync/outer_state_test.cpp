@@ -4,7 +4,10 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
+#include "atoll/base/machine_memory.h"
+#include "atoll/model/spilled_tensor.h"
 #include "atoll/sync/host.h"
+#include "atoll/testing/temporary_folder.h"
 #include "atoll/testing_torch/stand_in_device.h"
 
 namespace atl::sync {
@@ -38,6 +41,31 @@ TEST(OuterStateTest, AStepOnADeviceMakesTheSameBits) {
       ASSERT_EQ(host.digest(), next_host.digest()) << "all of it is copied";
     }
   }
+}
+
+/// As the optimiser makes it of all at once; of what is spilled little stays in memory.
+TEST(OuterStateTest, AStepGoesInPieces) {
+  constexpr int64_t kMany = (int64_t{1} << 23) + 3;
+  const TestFolder folder;
+  const method::OuterOptimizer optimizer{
+      .rule = method::OuterRule::kNesterov, .lr = 0.7F, .momentum = 0.9F};
+  const at::Tensor mean_P = at::arange(kMany, at::kFloat).sin();
+  OuterState whole(optimizer, kMany);
+  whole.theta_P.copy_(mean_P.cos());
+  whole.momentum_P.copy_(mean_P.mul(3));
+  OuterState spilled(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
+  spilled.copy_(whole);
+  spilled.rest();
+  optimizer.step(1, span_of(mean_P),
+                 {span_of(whole.theta_P), span_of(whole.momentum_P), {}},
+                 {span_of(whole.theta_P), span_of(whole.momentum_P), {}});
+  OuterState next(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
+  const double before = resident_memory_bytes();
+  spilled.step(optimizer, 1, span_of(mean_P), next);
+  EXPECT_LT(resident_memory_bytes(), before + 16e6) << "of 134 MB";
+  EXPECT_EQ(next.digest(), whole.digest());
+  spilled.step(optimizer, 1, span_of(mean_P), spilled);
+  EXPECT_EQ(spilled.digest(), whole.digest()) << "in place";
 }
 
 }  // namespace

@@ -70,11 +70,10 @@ Result<void> Strategy::timed(int64_t step, Result<void> (Strategy::*act)(int64_t
   const size_t num_records = records_.size();
   const Time begin = clock_.now();
   auto done = (this->*act)(step);
+  rest();
   const double stall = seconds(clock_.now() - begin);
   stats_.stall_seconds += stall;
   unbooked_stall_ += stall;
-  // Who reads them on another thread meanwhile gets them back from the system.
-  for (const at::Tensor& tensor : spilled_) model::let_rest(tensor);
   if (const size_t fresh = records_.size() - num_records; fresh > 0) {
     const double share = std::exchange(unbooked_stall_, 0.0) / static_cast<double>(fresh);
     for (size_t i = num_records; i < records_.size(); ++i) records_[i].stall_seconds = share;
@@ -90,11 +89,21 @@ at::Device Strategy::outer_device() const {
   return keeps_outer_near_ ? replica_.values_P.device() : at::kCPU;
 }
 
-at::Tensor Strategy::lasting(int64_t size, at::Device device) {
-  if (!device.is_cpu() || replica_.outer_folder.empty()) {
-    return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
+at::Tensor Strategy::outer_zeros(int64_t size, at::Device device) const {
+  if (device.is_cpu() && !replica_.outer_folder.empty()) {
+    return model::spilled_tensor(replica_.outer_folder, size);
   }
-  return spilled_.emplace_back(model::spilled_tensor(replica_.outer_folder, size));
+  return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
+}
+
+at::Tensor Strategy::lasting(int64_t size, at::Device device) {
+  at::Tensor zeros = outer_zeros(size, device);
+  if (model::is_spilled(zeros)) spilled_.push_back(zeros);
+  return zeros;
+}
+
+void Strategy::rest() const {
+  for (const at::Tensor& tensor : spilled_) model::let_rest(tensor);
 }
 
 void Strategy::bring(const at::Tensor& outer_P, at::Tensor& copy_P) const {
@@ -234,6 +243,7 @@ Result<rounds::CaughtUp> Strategy::catch_up(int64_t step) {
     if (replica_.before_change) replica_.before_change();
     if (auto done = perform(*task); !done) return tl::unexpected(done.error());
   }
+  rest();
   return rounds_.caught_up(step);
 }
 

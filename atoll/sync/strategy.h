@@ -190,8 +190,10 @@ class Strategy {
               float share = 1);
   /// Where the global copy is to lie, and what the outer optimiser keeps.
   at::Device outer_device() const;
-  /// (size,) zeros that last as long as this does and that no step between rounds needs: on the
-  /// host, as Replica::outer_folder says, or on that device.
+  /// (size,) zeros that no step between rounds needs: on the host, as Replica::outer_folder says, or
+  /// on that device.
+  at::Tensor outer_zeros(int64_t size, at::Device device = at::kCPU) const;
+  /// The same, for as long as this lives: what of them is spilled rests after each round.
   at::Tensor lasting(int64_t size, at::Device device = at::kCPU);
   /// Makes `copy_P` what `outer_P`, on outer_device(), is, near the live parameters: the tensor
   /// itself where it is near already, else a copy; one that is there already is written.
@@ -235,6 +237,9 @@ class Strategy {
   Result<void> take_in(const collective::Commit& commit, const collective::CommittedRound& record);
   std::shared_ptr<const Bytes> export_state(int64_t fragment, int64_t round) const;
   void note(const collective::Commit& commit);
+  /// Of what is spilled nothing stays in memory. Who reads it on another thread meanwhile gets it
+  /// back from the system.
+  void rest() const;
   bool is_on_device(const at::Tensor& values) const;
   Result<void> timed(int64_t step, Result<void> (Strategy::*act)(int64_t));
 

@@ -119,8 +119,7 @@ TEST(StrategyTest, AbstainingEndsWithTheNextRound) {
     if (method.is_for_one) continue;  // Has no rounds.
     const method::SyncOptions options{
         .method = std::string(method.name), .sync_every = 4, .fragment_sync_delay = 1};
-    const auto out = toy::advance_together(options, {}, 0, 8, /*last_step=*/8, /*abstains_at=*/3,
-                                           /*as_if_on_device=*/false);
+    const auto out = toy::advance_together(options, {}, 0, 8, /*last_step=*/8, /*abstains_at=*/3);
     EXPECT_FALSE(out[1].abstains) << method.name;
   }
 }

@@ -1,6 +1,5 @@
 #include "atoll/sync/streaming_diloco.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/sub.h>
 
 #include <algorithm>
@@ -10,10 +9,6 @@
 
 namespace atl::sync {
 namespace {
-
-at::Tensor empty_like_fragment(const method::Fragment& fragment, const at::Tensor& like_P) {
-  return at::empty({fragment.size}, like_P.options());
-}
 
 /// Calls use(range, begin of the range within the packed fragment).
 template <typename Use>
@@ -59,7 +54,7 @@ void StreamingDiLoCo::launch(const OwnRound& own) { send(own, delta_of(own.fragm
 
 at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
   const method::Fragment& part = fragments_[static_cast<size_t>(fragment)];
-  at::Tensor delta_F = empty_like_fragment(part, origin_P_);
+  const at::Tensor delta_F = outer_zeros(part.size, origin_P_.device());
   for_each_range(part, [&](const method::Range& range, int64_t packed) {
     at::Tensor piece = delta_F.slice(0, packed, packed + range.end - range.begin);
     at::sub_out(piece, origin_P_.slice(0, range.begin, range.end),
@@ -69,8 +64,8 @@ at::Tensor StreamingDiLoCo::delta_of(int64_t fragment) const {
 }
 
 void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
-  Flight& flight = flights_[own.round];  // A map's: it stays where it is.
-  flight = {.own = own, .delta_F = std::move(delta_F)};
+  Flight& flight = flights_.insert_or_assign(own.round, flight_of(own)).first->second;
+  flight.delta_F = std::move(delta_F);
   const int64_t tokens = weight(own, flight.delta_F, tokens_of(own));
   begin(own, flight.delta_F,
         {.weight = tokens,
@@ -79,19 +74,25 @@ void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
         fragments_[static_cast<size_t>(own.fragment)].ranges);
 }
 
+StreamingDiLoCo::Flight StreamingDiLoCo::flight_of(const OwnRound& own) const {
+  const int64_t size = fragments_[static_cast<size_t>(own.fragment)].size;
+  return {.own = own,
+          .delta_F = {},
+          .next_F = OuterState(outer_, [&] { return outer_zeros(size, outer_device()); })};
+}
+
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
 /// writes.
 Digest StreamingDiLoCo::prepare(Flight& flight, std::span<const float> mean_F) {
   const method::Fragment& part = fragments_[static_cast<size_t>(flight.own.fragment)];
-  OuterState& next_F = flight.next_F.emplace(outer_, part.size, outer_device());
   for_each_range(part, [&](const method::Range& range, int64_t packed) {
     const int64_t size = range.end - range.begin;
-    OuterState next = next_F.slice(packed, packed + size);
+    OuterState next = flight.next_F.slice(packed, packed + size);
     now_.slice(range.begin, range.end)
         .step(outer_, flight.own.number,
               mean_F.subspan(static_cast<size_t>(packed), static_cast<size_t>(size)), next);
   });
-  return next_F.digest();
+  return flight.next_F.digest();
 }
 
 void StreamingDiLoCo::take(const OwnRound& own, Fate fate) {
@@ -109,7 +110,7 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
     const float share = use == Use::kFollow ? 1 : 1 - alpha_;
     for_each_range(part, [&](const method::Range& range, int64_t packed) {
       const int64_t end = packed + range.end - range.begin;
-      follow(range.begin, range.end, flight.next_F->theta_P.slice(0, packed, end),
+      follow(range.begin, range.end, flight.next_F.theta_P.slice(0, packed, end),
              now_.theta_P.slice(0, range.begin, range.end), share);
       if (use == Use::kFollow) return;
       at::Tensor live = replica_.values_P.slice(0, range.begin, range.end);
@@ -119,7 +120,7 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
   publish(flight.own.fragment, flight.own.round, [&] {
     for_each_range(part, [&](const method::Range& range, int64_t packed) {
       now_.slice(range.begin, range.end)
-          .copy_(flight.next_F->slice(packed, packed + range.end - range.begin));
+          .copy_(flight.next_F.slice(packed, packed + range.end - range.begin));
     });
   });
   for (const method::Range& range : part.ranges) {
@@ -136,7 +137,8 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
 
 Digest StreamingDiLoCo::absorb(const collective::Commit& commit, int64_t number,
                                std::span<const float> mean_F) {
-  Flight flight{.own = {.round = commit.round, .fragment = commit.fragment, .number = number}};
+  Flight flight =
+      flight_of({.round = commit.round, .fragment = commit.fragment, .number = number});
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;
@@ -164,7 +166,7 @@ at::Tensor StreamingDiLoCo::global_parameters() const { return now_.theta_P; }
 std::vector<std::pair<std::string, at::Tensor>> StreamingDiLoCo::state() {
   std::vector<std::pair<std::string, at::Tensor>> tensors = now_.buffers();
   if (keeps_flights_) {
-    in_flight_P_ = host_buffer(now_.theta_P);
+    in_flight_P_ = outer_zeros(now_.theta_P.numel());
     for (const auto& [round, flight] : flights_) {
       scatter(fragments_[static_cast<size_t>(flight.own.fragment)], flight.delta_F, in_flight_P_);
     }
@@ -182,7 +184,7 @@ void StreamingDiLoCo::do_resume(const std::vector<OwnRound>& on_their_way) {
   if (!in_flight_P_.defined()) return;
   for (const OwnRound& own : on_their_way) {
     const method::Fragment& part = fragments_[static_cast<size_t>(own.fragment)];
-    at::Tensor delta_F = empty_like_fragment(part, origin_P_);
+    at::Tensor delta_F = outer_zeros(part.size, origin_P_.device());
     gather(part, in_flight_P_, delta_F);
     send(own, std::move(delta_F));
   }

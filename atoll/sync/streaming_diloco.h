@@ -17,7 +17,6 @@
 // encoding (collective::Topology::kGather), so nothing is quantised twice.
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "atoll/method/fragments.h"
@@ -49,8 +48,11 @@ class StreamingDiLoCo final : public Strategy {
   struct Flight {
     OwnRound own;
     at::Tensor delta_F;
-    std::optional<OuterState> next_F;  // The round's result before its commit: from prepare().
+    OuterState next_F;  // The round's result before its commit: of prepare().
   };
+
+  /// Without an outer gradient; its files, if it has any, are made here, on the training thread.
+  Flight flight_of(const OwnRound& own) const;
 
   /// What the fragment's outer gradient is now.
   at::Tensor delta_of(int64_t fragment) const;

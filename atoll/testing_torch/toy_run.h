@@ -147,8 +147,8 @@ struct Saved {
 /// `abstains_at` the second replica's part cannot be used.
 inline Saved advance(const method::SyncOptions& options, collective::Averager& averager, int rank,
                      const Saved* from, int64_t begin, int64_t end, int64_t last_step,
-                     int64_t abstains_at, bool as_if_on_device) {
-  const Trainee trainee(options, averager, last_step, rank, {.as_if_on_device = as_if_on_device});
+                     int64_t abstains_at, const Place& place) {
+  const Trainee trainee(options, averager, last_step, rank, place);
   const auto& strategy = trainee.strategy;
   if (from != nullptr) {
     strategy->restore_global(from->global_P);
@@ -174,20 +174,19 @@ inline Saved advance(const method::SyncOptions& options, collective::Averager& a
 inline std::vector<Saved> advance_together(const method::SyncOptions& options,
                                            const std::vector<Saved>& from, int64_t begin,
                                            int64_t end, int64_t last_step, int64_t abstains_at,
-                                           bool as_if_on_device) {
+                                           const Place& place = {}) {
   return run_together(2, [&](int rank, collective::Averager& averager) {
     const Saved* mine = from.empty() ? nullptr : &from[static_cast<size_t>(rank)];
-    return advance(options, averager, rank, mine, begin, end, last_step, abstains_at,
-                   as_if_on_device);
+    return advance(options, averager, rank, mine, begin, end, last_step, abstains_at, place);
   });
 }
 
 /// Two replicas that stop after any of their steps and go on from what a checkpoint holds end as
 /// if they had never stopped, to the bit.
 inline void expect_exact_resume(const method::SyncOptions& options, int64_t last_step,
-                                int64_t abstains_at = 0, bool as_if_on_device = false) {
+                                int64_t abstains_at = 0, const Place& place = {}) {
   const auto advance_all = [&](const std::vector<Saved>& from, int64_t begin, int64_t end) {
-    return advance_together(options, from, begin, end, last_step, abstains_at, as_if_on_device);
+    return advance_together(options, from, begin, end, last_step, abstains_at, place);
   };
   const auto expected = advance_all({}, 0, last_step);
   for (int64_t stop = 1; stop < last_step; ++stop) {
