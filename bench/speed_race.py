@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """The race over a slow line, Atoll's part: two islands of one core, and the share of their own speed without a line that they keep.
 
-  speed_race.py ATOLL STORE [--steps 160] [--rounds 9] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
+  speed_race.py ATOLL STORE [--steps 160] [--rounds 5] [--links 100/20,10/80,1/200]     (Mbit/s, round trip in ms; needs root, see tests/wan)
 
 A model of 3.2 M parameters, H = 20, batches of 4 x 128 tokens an island, as the peers' in the table of design (torchft, hivemind); over
 1 Mbit/s by SparseLoCo at an elastic pace (training goes on while a round travels), else streaming DiLoCo in 4 bits. A host's line has
 the rate both ways and a quarter of the round trip one way, and a queue of what is then on its way; the coordinator has none. An
 island's own speed is that of the same two, side by side, without a line or an exchange; it is measured before and after each race,
 and the mean counts; of some short races the median, as shared machines change their speed within a minute. Steps before the third
-round, and those after the last but one, are left out. Prints one JSON object.
+round, and those after the last but one, are left out. Each island has a core of its own, as on machines of their own. Products are
+the usual library's (ATOLL_PRODUCTS): AMX, which tiles use, is as fast as neighbours let it be, which changes by 2.4 within seconds.
+Prints one JSON object.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -58,12 +61,14 @@ def steps_a_round(folder):
 
 def race(arguments, method, line=None):
     """Steps per second, and steps for each round; the means of both islands."""
+    os.environ["ATOLL_PRODUCTS"] = "usual"
     settings = MODEL | method | {"train.steps": arguments.steps}
     hosts = {"hub": wan.Link(), "island-a": line or wan.Link(), "island-b": line or wan.Link()}
     with tempfile.TemporaryDirectory(prefix="atoll-race-") as scratch:
         folder = pathlib.Path(scratch)
         with wan.Network(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"), hosts) as network:
-            utilisation_links.train_over(network, arguments, folder, settings)
+            cores = sorted(os.sched_getaffinity(0))[:2]
+            utilisation_links.train_over(network, arguments, folder, settings, cores if len(cores) == 2 else (None, None))
         islands = [folder / island for island in ("island-a", "island-b")]
         rounds = None if method is ALONE else statistics.mean(map(steps_a_round, islands))
         return statistics.mean(map(steps_per_s, islands)), rounds
@@ -95,7 +100,7 @@ def main(words=None):
     parser.add_argument("atoll")
     parser.add_argument("store")
     parser.add_argument("--steps", type=int, default=160)
-    parser.add_argument("--rounds", type=int, default=9, help="races over each line")
+    parser.add_argument("--rounds", type=int, default=5, help="races over each line")
     parser.add_argument("--links", default="100/20,10/80,1/200")
     arguments = parser.parse_args(words)
     if arguments.steps < 8 * H:
