@@ -56,8 +56,7 @@ TEST(OuterStateTest, AStepGoesInPieces) {
   OuterState spilled(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
   spilled.copy_(whole);
   spilled.rest();
-  optimizer.step(1, span_of(mean_P),
-                 {span_of(whole.theta_P), span_of(whole.momentum_P), {}},
+  optimizer.step(1, span_of(mean_P), {span_of(whole.theta_P), span_of(whole.momentum_P), {}},
                  {span_of(whole.theta_P), span_of(whole.momentum_P), {}});
   OuterState next(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
   const double before = resident_memory_bytes();

@@ -190,8 +190,8 @@ class Strategy {
               float share = 1);
   /// Where the global copy is to lie, and what the outer optimiser keeps.
   at::Device outer_device() const;
-  /// (size,) zeros that no step between rounds needs: on the host, as Replica::outer_folder says, or
-  /// on that device.
+  /// (size,) zeros that no step between rounds needs: on the host, as Replica::outer_folder says,
+  /// or on that device.
   at::Tensor outer_zeros(int64_t size, at::Device device = at::kCPU) const;
   /// The same, for as long as this lives: what of them is spilled rests after each round.
   at::Tensor lasting(int64_t size, at::Device device = at::kCPU);

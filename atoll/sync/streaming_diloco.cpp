@@ -76,9 +76,9 @@ void StreamingDiLoCo::send(const OwnRound& own, at::Tensor delta_F) {
 
 StreamingDiLoCo::Flight StreamingDiLoCo::flight_of(const OwnRound& own) const {
   const int64_t size = fragments_[static_cast<size_t>(own.fragment)].size;
-  return {.own = own,
-          .delta_F = {},
-          .next_F = OuterState(outer_, [&] { return outer_zeros(size, outer_device()); })};
+  return {.own = own, .delta_F = {}, .next_F = OuterState(outer_, [&] {
+                                       return outer_zeros(size, outer_device());
+                                     })};
 }
 
 /// Runs beside training: it reads the global copy, which only apply_front() of this fragment
@@ -137,8 +137,7 @@ void StreamingDiLoCo::adopt(const Flight& flight, Use use) {
 
 Digest StreamingDiLoCo::absorb(const collective::Commit& commit, int64_t number,
                                std::span<const float> mean_F) {
-  Flight flight =
-      flight_of({.round = commit.round, .fragment = commit.fragment, .number = number});
+  Flight flight = flight_of({.round = commit.round, .fragment = commit.fragment, .number = number});
   const Digest digest = prepare(flight, mean_F);
   adopt(flight, Use::kFollow);
   return digest;
