@@ -152,6 +152,18 @@ def shard_memory(work, store, count=4):
     return peak_bytes(work / f"memory-{count}", words) / alone
 
 
+def outer_memory(work, store):
+    """Of process 0, under ZeRO-3 over that under ZeRO-1: two islands of two processes, which exchange what they learn twice."""
+    settings = LARGE | {"train.steps": 8, "train.batch_rows": 8, "sync.method": "diloco", "sync.sync_every": 4, "sync.codec": "int4",
+                        "swarm.min_replicas": 2}
+    peaks = {}
+    for shard in ("zero3", "zero1"):
+        folder = work / f"outer-{shard}"
+        words = [*command(folder, store, settings | {"train.shard": shard}), "--islands", "2", "--processes-per-island", "2"]
+        peaks[shard] = peak_bytes(folder, words)
+    return peaks["zero3"] / peaks["zero1"]
+
+
 def digests(folder):
     """Of the islands' last checkpoints, those that differ."""
     found = {}

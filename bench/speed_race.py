@@ -59,16 +59,21 @@ def steps_a_round(folder):
     return (sent[-2] - sent[2]) / (len(sent) - 4)
 
 
+def before_islands():
+    """What gives each its core and the usual library."""
+    cores = sorted(os.sched_getaffinity(0))
+    on_core = [("taskset", "--cpu-list", str(core)) for core in cores[:2]] if len(cores) > 1 else [(), ()]
+    return [("env", "ATOLL_PRODUCTS=usual", *words) for words in on_core]
+
+
 def race(arguments, method, line=None):
     """Steps per second, and steps for each round; the means of both islands."""
-    os.environ["ATOLL_PRODUCTS"] = "usual"
     settings = MODEL | method | {"train.steps": arguments.steps}
     hosts = {"hub": wan.Link(), "island-a": line or wan.Link(), "island-b": line or wan.Link()}
     with tempfile.TemporaryDirectory(prefix="atoll-race-") as scratch:
         folder = pathlib.Path(scratch)
         with wan.Network(str(pathlib.Path(arguments.atoll).parent / "atoll-wan-link"), hosts) as network:
-            cores = sorted(os.sched_getaffinity(0))[:2]
-            utilisation_links.train_over(network, arguments, folder, settings, cores if len(cores) == 2 else (None, None))
+            utilisation_links.train_over(network, arguments, folder, settings, before_islands())
         islands = [folder / island for island in ("island-a", "island-b")]
         rounds = None if method is ALONE else statistics.mean(map(steps_a_round, islands))
         return statistics.mean(map(steps_per_s, islands)), rounds

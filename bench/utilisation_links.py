@@ -41,17 +41,16 @@ def flags(settings):
     return [f"--{key}={value}" for key, value in settings.items()]
 
 
-def train_over(network, arguments, folder, settings, cores=(None, None)):
-    """Two islands and their coordinator, each on its host; an island has its core, if one is named, and no other."""
+def train_over(network, arguments, folder, settings, before=((), ())):
+    """Two islands and their coordinator, each on its host; `before` has the words before each island's command."""
     quiet = {"stderr": subprocess.DEVNULL, "text": True}
     coordinator = network.start("hub", [arguments.atoll, "coordinate", "--insecure", "--listen", network.address("hub") + ":0",
                                         *flags(settings)], stdout=subprocess.PIPE, **quiet)
     address = coordinator.stdout.readline().strip()
-    on_core = [[] if core is None else ["taskset", "--cpu-list", str(core)] for core in cores]
     islands = [network.start(host, [*words, arguments.atoll, "join", address, "--insecure", "--name", host, "--listen",
                                     network.address(host) + ":0", "--run", folder / host, "--data", arguments.store,
                                     "--train.threads=1"], stdout=subprocess.DEVNULL, **quiet)
-               for host, words in zip(("island-a", "island-b"), on_core)]
+               for host, words in zip(("island-a", "island-b"), before)]
     for process in [*islands, coordinator]:
         if process.wait(DEADLINE_S) != 0:
             raise RuntimeError(f"a process of the run in {folder} ended with {process.returncode}")

@@ -17,7 +17,6 @@
 #include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/training_run.h"
-#include "atoll/method/sharding.h"
 #include "atoll/model/torch_error.h"
 #include "atoll/run/own_share.h"
 #include "atoll/run/run_folder.h"

@@ -16,7 +16,6 @@
 #include "atoll/island/round_json.h"
 #include "atoll/island/run_state.h"
 #include "atoll/method/method.h"
-#include "atoll/method/sharding.h"
 
 namespace atl::island {
 namespace {

@@ -129,8 +129,7 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
   const double moments = method::moment_bytes(train);
   const bool is_bf16 = train.precision == "bf16";
   const std::string shard = num_processes > 1 ? train.shard : "none";
-  double checkpoint = memory.checkpoint;
-  double outer = memory.outer;
+  const double kept = memory.checkpoint + memory.outer;
   memory.parameters = kFloat * size.params;
   if (shard == "zero3") {
     const double part =
@@ -138,20 +137,17 @@ PlannedMemory with_state(PlannedMemory memory, const ModelSize& size,
     memory.parameters += (kFloat + (is_bf16 ? kRounded : 0)) * size.gathered_params;
     if (memory.gradients == 0) memory.gradients = kFloat * (part + size.gathered_params);
     memory.moments = moments * part;
-    checkpoint = outer = 0;  // They are on the disk (method::spills_to_disk()).
+    memory.checkpoint = memory.outer = 0;  // They are on the disk (method::spills_to_disk()).
   } else {
     if (is_bf16) memory.parameters += kRounded * size.params;
     memory.gradients = kFloat * size.params;
     memory.moments = moments * size.params;
     if (shard == "zero1") {
-      checkpoint += memory.moments;  // Gathered, from a checkpoint to the next update.
+      memory.checkpoint += memory.moments;  // Gathered, from a checkpoint to the next update.
       memory.moments /= static_cast<double>(num_processes);
     }
   }
-  (is_on_cpu(train) ? memory.device : memory.host) +=
-      checkpoint + outer - memory.checkpoint - memory.outer;
-  memory.checkpoint = checkpoint;
-  memory.outer = outer;
+  (is_on_cpu(train) ? memory.device : memory.host) += memory.checkpoint + memory.outer - kept;
   memory.device += memory.parameters + memory.gradients + memory.moments;
   return memory;
 }

@@ -55,21 +55,25 @@ std::vector<toy::Outcome> train_at(const method::SyncOptions& options, toy::Plac
   });
 }
 
+/// Of both replicas, after each step.
+void expect_same_bits(const std::vector<toy::Outcome>& ours,
+                      const std::vector<toy::Outcome>& expected) {
+  for (size_t rank = 0; rank < 2; ++rank) {
+    for (size_t t = 0; t <= kSteps; ++t) {
+      ASSERT_TRUE(ours[rank].live_TP[t].equal(expected[rank].live_TP[t])) << t;
+      ASSERT_TRUE(ours[rank].global_TP[t].equal(expected[rank].global_TP[t])) << t;
+    }
+    EXPECT_EQ(ours[rank].stats.digest, expected[rank].stats.digest);
+  }
+}
+
 TEST(DeviceStrategyTest, TheWayOfADeviceChangesNoBit) {
   for (method::SyncOptions options : some_methods()) {
     for (const char* codec : {"fp32", "bf16", "fp16", "int8", "int4", "e3m0", "sign3"}) {
       if (options.outer_mean == "radial" && std::string(codec) != "fp32") continue;
       options.codec = codec;
       SCOPED_TRACE(fmt::format("{} with {}", options.method, codec));
-      const auto expected = train_at(options, {});
-      const auto ours = train_at(options, {.as_if_on_device = true});
-      for (size_t rank = 0; rank < 2; ++rank) {
-        for (size_t t = 0; t <= kSteps; ++t) {
-          ASSERT_TRUE(ours[rank].live_TP[t].equal(expected[rank].live_TP[t])) << t;
-          ASSERT_TRUE(ours[rank].global_TP[t].equal(expected[rank].global_TP[t])) << t;
-        }
-        EXPECT_EQ(ours[rank].stats.digest, expected[rank].stats.digest);
-      }
+      expect_same_bits(train_at(options, {.as_if_on_device = true}), train_at(options, {}));
     }
   }
 }
@@ -79,14 +83,7 @@ TEST(DeviceStrategyTest, OuterStateOnADiskChangesNoBit) {
   for (method::SyncOptions options : some_methods()) {
     options.codec = options.outer_mean == "radial" ? "fp32" : "int8";
     SCOPED_TRACE(options.method);
-    const auto expected = train_at(options, {});
-    const auto ours = train_at(options, {.outer_folder = folder});
-    for (size_t rank = 0; rank < 2; ++rank) {
-      for (size_t t = 0; t <= kSteps; ++t) {
-        ASSERT_TRUE(ours[rank].live_TP[t].equal(expected[rank].live_TP[t])) << t;
-        ASSERT_TRUE(ours[rank].global_TP[t].equal(expected[rank].global_TP[t])) << t;
-      }
-    }
+    expect_same_bits(train_at(options, {.outer_folder = folder}), train_at(options, {}));
     const auto are_there = toy::run_together(2, [&](int rank, collective::Averager& averager) {
       const toy::Trainee trainee(options, averager, kSteps, rank, {.outer_folder = folder});
       return static_cast<int>(model::is_spilled(trainee.strategy->global_parameters()));

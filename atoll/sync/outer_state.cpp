@@ -1,7 +1,6 @@
 #include "atoll/sync/outer_state.h"
 
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -28,11 +27,6 @@ method::OuterSpans<Float> spans(const OuterState& state) {
 }
 
 }  // namespace
-
-OuterState::OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device)
-    : OuterState(optimizer, [&] {
-        return at::zeros({size}, at::TensorOptions().dtype(at::kFloat).device(device));
-      }) {}
 
 OuterState::OuterState(const method::OuterOptimizer& optimizer,
                        const std::function<at::Tensor()>& zeros) {

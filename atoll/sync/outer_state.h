@@ -20,9 +20,7 @@ struct OuterState {
   at::Tensor momentum_P;  // Undefined if the optimiser has none; so is the next.
   at::Tensor square_P;
 
-  /// Zeros of `size` elements.
-  OuterState(const method::OuterOptimizer& optimizer, int64_t size, at::Device device = at::kCPU);
-  /// Of what `zeros()` makes.
+  /// `zeros()` makes each tensor, all of one size.
   OuterState(const method::OuterOptimizer& optimizer, const std::function<at::Tensor()>& zeros);
   /// Views of elements [begin, end).
   OuterState slice(int64_t begin, int64_t end) const;

@@ -2,6 +2,7 @@
 #include "atoll/sync/outer_state.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "atoll/base/machine_memory.h"
@@ -22,10 +23,12 @@ TEST(OuterStateTest, AStepOnADeviceMakesTheSameBits) {
                                        method::OuterRule::kNesterov, method::OuterRule::kAdam}) {
     const method::OuterOptimizer optimizer{
         .rule = rule, .lr = 0.7F, .momentum = 0.9F, .beta2 = 0.97F};
-    OuterState host(optimizer, kSize);
-    OuterState next_host(optimizer, kSize);
-    OuterState device(optimizer, kSize, model::stand_in::a_device());
-    OuterState next_device(optimizer, kSize, model::stand_in::a_device());
+    const auto on_host = [] { return at::zeros({kSize}); };
+    const auto on_device = [] { return at::zeros({kSize}, model::stand_in::a_device()); };
+    OuterState host(optimizer, on_host);
+    OuterState next_host(optimizer, on_host);
+    OuterState device(optimizer, on_device);
+    OuterState next_device(optimizer, on_device);
     host.theta_P.copy_(values(0.3));
     device.theta_P.copy_(host.theta_P);
     EXPECT_EQ(device.digest(), host.digest());
@@ -50,15 +53,16 @@ TEST(OuterStateTest, AStepGoesInPieces) {
   const method::OuterOptimizer optimizer{
       .rule = method::OuterRule::kNesterov, .lr = 0.7F, .momentum = 0.9F};
   const at::Tensor mean_P = at::arange(kMany, at::kFloat).sin();
-  OuterState whole(optimizer, kMany);
+  OuterState whole(optimizer, [] { return at::zeros({kMany}); });
   whole.theta_P.copy_(mean_P.cos());
   whole.momentum_P.copy_(mean_P.mul(3));
-  OuterState spilled(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
+  const auto on_disk = [&] { return model::spilled_tensor(folder, kMany); };
+  OuterState spilled(optimizer, on_disk);
   spilled.copy_(whole);
   spilled.rest();
   optimizer.step(1, span_of(mean_P), {span_of(whole.theta_P), span_of(whole.momentum_P), {}},
                  {span_of(whole.theta_P), span_of(whole.momentum_P), {}});
-  OuterState next(optimizer, [&] { return model::spilled_tensor(folder, kMany); });
+  OuterState next(optimizer, on_disk);
   const double before = resident_memory_bytes();
   spilled.step(optimizer, 1, span_of(mean_P), next);
   EXPECT_LT(resident_memory_bytes(), before + 16e6) << "of 134 MB";
