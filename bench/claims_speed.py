@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """make claims-speed: the inner step beside PyTorch, islands of several processes, BF16, the race over a slow line.
 
-Training speed takes some 20 minutes for each precision; its tables are kept in bench/results/speed-PRECISION-SIZE.json.
-LONG=fp32, LONG=bf16-34m, LONG=race and so on measure anew, LONG=1 all. Where the program cannot do yet what a claim is about, the claim
-is short and says what is missing.
+Training speed takes some 20 minutes for each table; they are kept in bench/results/speed-PRECISION-SIZE-PROCESSOR.json, and those of
+every kind of processor are shown. LONG=fp32, LONG=bf16-34m, LONG=race and so on measure anew for this one, LONG=1 all.
 """
 import functools
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -26,36 +26,6 @@ claims = Claims("speed", LINES)
 work = speed_islands.folder()
 
 
-def claimed(missing, claim, target, show):
-    """`missing()` says what the program lacks for it, or nothing; `show()` shows the claim."""
-    if not ONLY.search(claim):
-        return
-    try:
-        reason = missing()
-    except (OSError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        reason = "failed"
-    if reason:
-        claims.show(claim, reason, target, "short")
-    else:
-        show()
-
-
-@functools.cache
-def without_bf16():
-    return "" if speed_islands.has_setting("train.precision") else "no train.precision"
-
-
-@functools.cache
-def without_processes():
-    return "" if speed_islands.has_processes() else "one process only"
-
-
-@functools.cache
-def without_shards():
-    return without_processes() or ("" if speed_islands.has_setting("train.shard") else "no train.shard")
-
-
 # --- training speed ---
 RATIOS = {"fp32": {"eager": 1.3, "compile": 1.2}, "bf16": {"eager": 1.5, "compile": 1.35}}
 STRETCH = {"bf16": {"eager": 1.6, "compile": 1.5}}
@@ -63,8 +33,13 @@ MOST_MEMORY = 0.6
 GOAL_SHARE = 0.85
 
 
-def table_file(precision, size):
-    return RESULTS / f"speed-{precision}-{size}.json"
+def processor_of(device_name):
+    """"AMD EPYC 9354 32-Core Processor": amd-epyc-9354-32-core."""
+    return "-".join(re.findall("[a-z0-9]+", device_name.lower().replace("(r)", "").replace("(tm)", "").replace("processor", "")))
+
+
+def table_files(precision, size):
+    return sorted(RESULTS.glob(f"speed-{precision}-{size}-*.json"))
 
 
 def is_asked(key):
@@ -73,39 +48,35 @@ def is_asked(key):
 
 def measure_table(precision, size):
     """PyTorch's best, both modes, and Atoll in turns."""
-    if precision == "bf16" and without_bf16():
-        return
     words = [ATOLL, "--size", size, "--precision", precision, "--beside", "eager,compile"]
     table = train_speed.results(train_speed.parsed(words))
     table |= {"commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(), "command": f"LONG={precision}-{size} make claims-speed",
               "code": code_hash(CODE), "machine": f"{os.cpu_count()} cores, {platform.machine()}", "date": time.strftime("%Y-%m-%d")}
-    table_file(precision, size).write_text(json.dumps(table, indent=1) + "\n")
+    processor = processor_of(table["threads"]["1"]["device_name"])
+    (RESULTS / f"speed-{precision}-{size}-{processor}.json").write_text(json.dumps(table, indent=1) + "\n")
 
 
-def show_table(precision, size):
-    """Ratios, memory and the share of the peak, for each number of threads."""
-    file = table_file(precision, size)
-    missing = without_bf16 if precision == "bf16" else lambda: ""
-    table = json.loads(file.read_text()) if file.exists() else None
-    is_current = lambda: table["code"] == code_hash(CODE)
+def show_table(precision, size, file):
+    """Ratios, memory and the share of the peak, for each number of threads; of this file, or of none."""
+    table = json.loads(file.read_text()) if file else {"threads": {"1": None, "2": None}}
 
-    def line(claim, figure, met, target, shown):
-        if table is None:
-            return claimed(missing, claim, target, lambda: claims.show(claim, "never measured", target, "short"))
-        return claimed(missing, claim, target, lambda: claims.kept(claim, figure, met, target, is_current, shown))
+    def line(claim, figure, met, target):
+        if file:
+            claims.kept(claim, figure, met, target, lambda: table["code"] == code_hash(CODE), "{:.2f}")
+        elif ONLY.search(claim):
+            claims.show(claim, "never measured", target, "short")
 
-    for threads in (table["threads"] if table else ("1", "2")):
-        row = (lambda threads: lambda mode: table["threads"][threads][mode])(threads)
+    for threads, row in table["threads"].items():
         where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}"
+        if file:
+            where += f", {file.stem.split(f'{size}-')[1]}"
         for mode, least in RATIOS[precision].items():
             goal = STRETCH.get(precision, {}).get(mode)
             target = f">= {least}" + (f" ({goal})" if goal else "")
-            line(f"{where}: tokens/s of PyTorch's, {mode}", lambda mode=mode, row=row: row(mode)["ratio"],
-                 lambda ratio, least=least: ratio >= least, target, "{:.2f}")
-        line(f"{where}: peak memory of eager's", lambda row=row: row("eager")["memory_ratio"], lambda share: share <= MOST_MEMORY,
-             f"<= {MOST_MEMORY}", "{:.2f}")
-        line(f"{where}: share of the measured peak", lambda row=row: row("atoll")["share_of_peak"], lambda share: True,
-             f"goal {GOAL_SHARE}", "{:.2f}")
+            line(f"{where}: tokens/s of {mode}'s", lambda row=row, mode=mode: row[mode]["ratio"], lambda ratio, least=least: ratio >= least, target)
+        line(f"{where}: peak memory of eager's", lambda row=row: row["eager"]["memory_ratio"], lambda share: share <= MOST_MEMORY,
+             f"<= {MOST_MEMORY}")
+        line(f"{where}: share of the measured peak", lambda row=row: row["atoll"]["share_of_peak"], lambda share: True, f"goal {GOAL_SHARE}")
 
 
 # --- islands of processes ---
@@ -114,29 +85,24 @@ def differences(*words):
 
 
 def show_islands():
+    def close(claim, measure):
+        claims.measured(claim, measure, lambda difference: difference <= 1e-5, "<= 1e-5", "{:.1e}")
+
     for start in speed_islands.STARTS:
         for optimizer, steps in (("adamw", 20), ("sgd", 50)):
             both = differences(start, optimizer)
-            claim = f"two processes ({start}) and one, {steps} steps of {optimizer}: loss"
-            claimed(without_processes, claim, "<= 1e-5", lambda claim=claim, both=both: claims.measured(
-                claim, lambda: both()[0], lambda d: d <= 1e-5, "<= 1e-5", "{:.1e}"))
+            close(f"two processes ({start}) and one, {steps} steps of {optimizer}: loss", lambda both=both: both()[0])
             if optimizer == "adamw":
-                claim = f"two processes ({start}) and one: final validation loss"
-                claimed(without_processes, claim, "<= 0.2 %", lambda claim=claim, both=both: claims.measured(
-                    claim, lambda: both()[1], lambda share: share <= 0.002, "<= 0.2 %", "{:.3%}"))
+                claims.measured(f"two processes ({start}) and one: final validation loss", lambda both=both: both()[1],
+                                lambda share: share <= 0.002, "<= 0.2 %", "{:.3%}")
     for shard in ("zero1", "zero3"):
-        claim = f"two processes with {shard} and one, 20 steps of adamw: loss"
-        claimed(without_shards, claim, "<= 1e-5", lambda claim=claim, shard=shard: claims.measured(
-            claim, lambda: differences("atoll", "adamw", shard)()[0], lambda d: d <= 1e-5, "<= 1e-5", "{:.1e}"))
-    claim = "memory of a process, ZeRO-3 at four processes, of one alone"
-    claimed(without_shards, claim, "<= 0.35", lambda: claims.measured(
-        claim, lambda: speed_islands.shard_memory(work, speed_islands.small_store(work)), lambda share: share <= 0.35, "<= 0.35", "{:.2f}"))
-    claim = "memory of process 0, two islands under DiLoCo, ZeRO-3 over ZeRO-1"
-    claimed(without_shards, claim, "<= 0.6", lambda: claims.measured(
-        claim, lambda: speed_islands.outer_memory(work, speed_islands.small_store(work)), lambda share: share <= 0.6, "<= 0.6", "{:.2f}"))
-    killed = "two islands of two processes, one killed: digests at the end"
-    claimed(without_processes, killed, "1", lambda: claims.measured(
-        killed, lambda: speed_islands.digests_after_a_kill(work, speed_islands.small_store(work)), lambda n: n == 1, "1", "{}"))
+        close(f"two processes with {shard} and one, 20 steps of adamw: loss", lambda shard=shard: differences("atoll", "adamw", shard)()[0])
+    claims.measured("memory of a process, ZeRO-3 at four processes, of one alone",
+                    lambda: speed_islands.shard_memory(work, speed_islands.small_store(work)), lambda share: share <= 0.35, "<= 0.35", "{:.2f}")
+    claims.measured("memory of process 0, two islands under DiLoCo, ZeRO-3 over ZeRO-1",
+                    lambda: speed_islands.outer_memory(work, speed_islands.small_store(work)), lambda share: share <= 0.6, "<= 0.6", "{:.2f}")
+    claims.measured("two islands of two processes, one killed: digests at the end",
+                    lambda: speed_islands.digests_after_a_kill(work, speed_islands.small_store(work)), lambda n: n == 1, "1", "{}")
 
 
 # --- the same bits, and BF16's loss ---
@@ -152,11 +118,9 @@ def other_ends():
 
 def show_numbers():
     claims.measured("FP32: small runs that end with other bits than before", other_ends, lambda n: n == 0, "0", "{}")
-    claim = "the demo's validation loss in BF16 over that in FP32"
-    claimed(without_bf16, claim, "<= +1 %", lambda: claims.measured(
-        claim, lambda: demo("bf16")[0] / demo("fp32")[0] - 1, lambda excess: excess <= 0.01, "<= +1 %", "{:+.2%}"))
-    equal = "two islands in BF16: distinct digests"
-    claimed(without_bf16, equal, "1", lambda: claims.measured(equal, lambda: demo("bf16")[1], lambda n: n == 1, "1", "{}"))
+    claims.measured("the demo's validation loss in BF16 over that in FP32", lambda: demo("bf16")[0] / demo("fp32")[0] - 1,
+                    lambda excess: excess <= 0.01, "<= +1 %", "{:+.2%}")
+    claims.measured("two islands in BF16: distinct digests", lambda: demo("bf16")[1], lambda n: n == 1, "1", "{}")
 
 
 # --- the race ---
@@ -185,7 +149,8 @@ def main():
                         measure_table(precision, size)
                     except Exception as error:  # What was kept is shown, and the other claims.
                         print(f"\n{precision}-{size}: {error}", file=sys.stderr)
-                show_table(precision, size)
+                for file in table_files(precision, size) or [None]:
+                    show_table(precision, size, file)
         show_islands()
         show_numbers()
         show_race()

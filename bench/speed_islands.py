@@ -34,17 +34,6 @@ def flags(settings):
     return [f"--{key}={value}" for key, value in settings.items()]
 
 
-def has_setting(name):
-    section, key = name.split(".")
-    text = run([ATOLL, "train", "--dump-config"])
-    part = re.search(rf"^\[{section}\][^\n]*$(.*?)(?=^\[|\Z)", text, re.M | re.S)
-    return part is not None and re.search(rf"^{key} =", part.group(1), re.M) is not None
-
-
-def has_processes():
-    return "--processes-per-island" in run([ATOLL, "train", "--help"])
-
-
 def losses(folder):
     """Of a run's island, by step."""
     lines = map(json.loads, (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines())

@@ -168,7 +168,7 @@ bool is_there(Library library, ProductTypes types) {
     case Library::kWidened:
       return !is_fp32;
     case Library::kTiles:
-      return has_tiles();
+      return has_tiles(is_fp32 ? at::kFloat : at::kBFloat16);
   }
   return false;
 }

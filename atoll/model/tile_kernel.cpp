@@ -1,5 +1,5 @@
-// Compiled for x86-64-v4 with AMX (CMakeLists.txt), and called on such processors alone. No inline
-// function of the standard library is used here, as in turn_square.h.
+// Compiled for x86-64-v4 with BF16 and AMX (CMakeLists.txt), and called on processors that have
+// what is called. No inline function of the standard library is used here, as in turn_square.h.
 #include "atoll/model/tile_kernel.h"
 
 #if defined(__x86_64__)
@@ -183,8 +183,8 @@ template void pack_panel(Side side, const Factor<uint16_t>& factor, int64_t num_
   _tile_dpbf16ps(3, 5, 7)
 
 template <int64_t kNumParts>
-void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second, float* sums,
-                     int64_t stride, const Ahead& ahead) {
+void multiply_panels_by_amx(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                            float* sums, int64_t stride, const Ahead& ahead) {
   constexpr int64_t kLine = 64;  // Bytes.
   constexpr int64_t kStepLines = kNumParts * kStepSize / kPanelsAhead * 2 / kLine;
   const char* panel = static_cast<const char*>(ahead.panel);
@@ -236,10 +236,84 @@ void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* s
   _tile_stored(2, sums + kTileLanes * stride, bytes);
   _tile_stored(3, sums + kTileLanes * stride + kTileLanes, bytes);
 }
-template void multiply_panels<1>(int64_t num_steps, const uint16_t* first, const uint16_t* second,
-                                 float* sums, int64_t stride, const Ahead& ahead);
-template void multiply_panels<3>(int64_t num_steps, const uint16_t* first, const uint16_t* second,
-                                 float* sums, int64_t stride, const Ahead& ahead);
+template void multiply_panels_by_amx<1>(int64_t num_steps, const uint16_t* first,
+                                        const uint16_t* second, float* sums, int64_t stride,
+                                        const Ahead& ahead);
+template void multiply_panels_by_amx<3>(int64_t num_steps, const uint16_t* first,
+                                        const uint16_t* second, float* sums, int64_t stride,
+                                        const Ahead& ahead);
+
+namespace {
+// Steps of which both panels fit into the nearest cache, of 32 KiB.
+constexpr int64_t kNearSteps = 8;
+// With two vectors each they are as many sums as hide their latency.
+constexpr int64_t kRowsAtOnce = 8;
+
+__m512bh pairs_at(const uint16_t* from) {
+  return reinterpret_cast<__m512bh>(_mm512_load_si512(from));
+}
+
+/// Sixteen times the pair.
+__m512bh pair_at(const uint16_t* from) {
+  int pair = 0;
+  __builtin_memcpy(&pair, from, sizeof(pair));
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
+/// sums (8, 32) = or += rows columns; the first row is the panel's `row`. It brings nearer what is
+/// multiplied kNearSteps later: those rows, and as many lines of the columns.
+void multiply_rows(int64_t num_steps, const uint16_t* rows, const uint16_t* columns, int64_t row,
+                   float* sums, int64_t stride, bool adds) {
+  __m512 low[kRowsAtOnce];
+  __m512 high[kRowsAtOnce];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+    low[i] = adds ? _mm512_loadu_ps(sums + i * stride) : _mm512_setzero_ps();
+    high[i] = adds ? _mm512_loadu_ps(sums + i * stride + kTileLanes) : _mm512_setzero_ps();
+  }
+  for (int64_t step = 0; step < num_steps; ++step) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+      const int64_t later = kNearSteps * kStepSize + i * kStepDepth;
+      _mm_prefetch(reinterpret_cast<const char*>(rows + later), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(columns + later + row * kStepDepth), _MM_HINT_T0);
+    }
+    for (int64_t pair = 0; pair < kStepDepth / 2; ++pair) {
+      const __m512bh left = pairs_at(columns + pair * kStepDepth);
+      const __m512bh right = pairs_at(columns + kTileSize + pair * kStepDepth);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+        const __m512bh of_row = pair_at(rows + i * kStepDepth + 2 * pair);
+        low[i] = _mm512_dpbf16_ps(low[i], of_row, left);
+        high[i] = _mm512_dpbf16_ps(high[i], of_row, right);
+      }
+    }
+    rows += kStepSize;
+    columns += kStepSize;
+  }
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+    _mm512_storeu_ps(sums + i * stride, low[i]);
+    _mm512_storeu_ps(sums + i * stride + kTileLanes, high[i]);
+  }
+}
+}  // namespace
+
+void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                                float* sums, int64_t stride, const Ahead& ahead) {
+  for (int64_t row = 0; row < kPanelLanes; ++row) {
+    const char* const out = static_cast<const char*>(ahead.out) + row * ahead.out_stride;
+    __builtin_prefetch(out, 1);
+    __builtin_prefetch(out + kTileRowBytes, 1);
+  }
+  for (int64_t step = 0; step < num_steps; step += kNearSteps) {
+    const int64_t count = num_steps - step < kNearSteps ? num_steps - step : kNearSteps;
+    for (int64_t row = 0; row < kPanelLanes; row += kRowsAtOnce) {
+      multiply_rows(count, first + step * kStepSize + row * kStepDepth, second + step * kStepSize,
+                    row, sums + row * stride, stride, /*adds=*/step > 0);
+    }
+  }
+}
 
 void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,
               int64_t out_stride, bool adds) {

@@ -1,7 +1,7 @@
 #pragma once
-// The innermost loops of products in tiles (tile_products.h), for processors with Intel's AMX:
-// factors are packed into panels, and two panels multiplied. Compiled for such processors, and
-// called on them alone, by threads that hold a TilesInUse.
+// The innermost loops of products in tiles (tile_products.h), for processors with Intel's AMX, or
+// with AVX-512 for BF16: factors are packed into panels, and two panels multiplied. Compiled for
+// such processors, and called on them alone.
 //
 // A panel has kPanelLanes rows of the first factor, or columns of the second, and some depth k. For
 // each kStepDepth of k it has its parts one after the other, and of each two tiles of 16 lanes.
@@ -35,7 +35,7 @@ struct Factor {
   }
 };
 
-/// What the thread's tile registers are, as long as it lives.
+/// What the thread's tile registers are, as long as it lives. With AMX.
 class TilesInUse {
  public:
   TilesInUse();
@@ -58,12 +58,16 @@ struct Ahead {
 };
 constexpr int64_t kPanelsAhead = 8;
 
-/// sums (32, 32), rows `stride` apart = first second.
+/// sums (32, 32), rows `stride` apart = first second, by AMX, while the thread holds a TilesInUse.
 /// Six of the nine products of FP32 numbers' parts, that of the first parts last; each of the other
 /// three is below 2^-24 of the whole (Henry, Tang and Heinecke 2019, section III).
 template <int64_t kNumParts>
-void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second, float* sums,
-                     int64_t stride, const Ahead& ahead);
+void multiply_panels_by_amx(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                            float* sums, int64_t stride, const Ahead& ahead);
+/// The same of one part, by AVX-512's own products of BF16. Panels of one factor follow on each
+/// other: what lies behind these two comes nearer.
+void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                                float* sums, int64_t stride, const Ahead& ahead);
 
 /// out (num_rows, num_columns) = or += sums (32, 32).
 void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "atoll/base/check.h"
 #include "atoll/model/tile_kernel.h"
@@ -28,6 +29,24 @@ constexpr int64_t kMostPassing = 64;
 constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
 constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
 constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
+
+bool has_bf16_vectors() {
+  return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
+}
+
+/// And the system lets this process use it.
+bool has_amx() {
+  static const bool answer = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return has_bf16_vectors() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           (d & kHasBf16Tiles) == kHasBf16Tiles &&
+           syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+  }();
+  return answer;
+}
 
 int64_t num_panels(int64_t lanes) { return (lanes + kPanelLanes - 1) / kPanelLanes; }
 
@@ -109,7 +128,8 @@ class Product {
     });
     const int64_t panels = num_panels(staying().num_lanes);
     for_each((panels + group_ - 1) / group_, [&](int64_t i, int64_t thread) {
-      const TilesInUse tiles;
+      std::optional<TilesInUse> tiles;
+      if (has_amx()) tiles.emplace();
       const int64_t begin = i * group_;
       const int64_t size = std::min(group_, panels - begin);
       uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
@@ -154,16 +174,25 @@ class Product {
     Out* const out = out_at(at);
     if constexpr (sizeof(Out) == sizeof(float)) {
       if (!adds && num_rows == kPanelLanes && num_columns == kPanelLanes) {
-        multiply_panels<kParts<T>>(num_steps(k), first, second, out, out_.stride, ahead);
+        multiply_panels(num_steps(k), first, second, out, out_.stride, ahead);
         return;
       }
     }
     alignas(64) float sums[kPanelLanes * kPanelLanes];
-    multiply_panels<kParts<T>>(num_steps(k), first, second, sums, kPanelLanes, ahead);
+    multiply_panels(num_steps(k), first, second, sums, kPanelLanes, ahead);
     if constexpr (sizeof(Out) == sizeof(float)) {
       put_sums(sums, num_rows, num_columns, out, out_.stride, adds);
     } else {
       put_sums(sums, num_rows, num_columns, out, out_.stride);
+    }
+  }
+
+  static void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second,
+                              float* sums, int64_t stride, const Ahead& ahead) {
+    if (kParts<T> > 1 || has_amx()) {
+      multiply_panels_by_amx<kParts<T>>(num_steps, first, second, sums, stride, ahead);
+    } else {
+      multiply_panels_by_vectors(num_steps, first, second, sums, stride, ahead);
     }
   }
 
@@ -197,22 +226,13 @@ void multiply(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor
 
 }  // namespace
 
-bool has_tiles() {
-  static const bool answer = [] {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") &&
-           __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kHasBf16Tiles) == kHasBf16Tiles &&
-           syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
-  }();
-  return answer;
+bool has_tiles(at::ScalarType factors) {
+  return factors == at::kFloat ? has_amx() : factors == at::kBFloat16 && has_bf16_vectors();
 }
 
 void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                        bool accumulates) {
-  ATOLL_CHECK(has_tiles() && a_MK.scalar_type() == b_KN.scalar_type() &&
+  ATOLL_CHECK(has_tiles(a_MK.scalar_type()) && a_MK.scalar_type() == b_KN.scalar_type() &&
               (a_MK.scalar_type() == at::kBFloat16 || out_MN.scalar_type() == at::kFloat));
   if (a_MK.size(1) == 0) {
     if (!accumulates) out_MN.zero_();
@@ -226,7 +246,7 @@ void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const a
   }
 }
 #else
-bool has_tiles() { return false; }
+bool has_tiles(at::ScalarType) { return false; }
 
 void multiply_by_tiles(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
   ATOLL_CHECK(false, "there are no tiles here");

@@ -1,7 +1,8 @@
 #pragma once
-// Products in tiles of Intel's AMX, which multiplies BF16 and sums in FP32 at 16 times the speed of
-// FP32's own arithmetic. FP32 factors go as three BF16s each, of whose products six are taken
-// (tile_kernel.h): as exact as FP32 sums of so many products are, at up to 2.7 times their speed.
+// Products in tiles, of factors that are packed into panels. AVX-512's products of BF16 have twice
+// the speed of FP32's own arithmetic, Intel's AMX has 16 times that speed; both sum in FP32. With
+// AMX, FP32 factors go as three BF16s each, of whose products six are taken (tile_kernel.h): as
+// exact as FP32 sums of so many products are, at up to 2.7 times their speed.
 // Magnitudes below 1e-31 lose their last bits, those below 1e-38 count as zero. Those above 3.39e38
 // count as infinite, and what is infinite gives NaN.
 // A result's bits depend on its shape, not on the number of threads.
@@ -13,15 +14,15 @@
 
 namespace atl::model {
 
-/// The processor has them, and the system lets this process use them.
-bool has_tiles();
+/// For factors of this type: FP32 wants AMX, BF16 that or AVX-512 for BF16.
+bool has_tiles(at::ScalarType factors);
 
 /// Of BF16 factors into BF16: the depth that is summed before it is rounded.
 inline constexpr int64_t kMostDepthIntoBf16 = 2048;
 
-/// out_MN = a_MK b_KN, or += where it `accumulates`; where has_tiles(). out_MN is FP32 with dense
-/// rows, or BF16, if the factors are, K is at most kMostDepthIntoBf16, and nothing is added. Of
-/// each factor rows or columns are dense.
+/// out_MN = a_MK b_KN, or += where it `accumulates`; where has_tiles() of their type. out_MN is
+/// FP32 with dense rows, or BF16, if the factors are, K is at most kMostDepthIntoBf16, and nothing
+/// is added. Of each factor rows or columns are dense.
 void multiply_by_tiles(const at::Tensor& out_MN, const at::Tensor& a_MK, const at::Tensor& b_KN,
                        bool accumulates);
 

@@ -1,6 +1,8 @@
 #include "atoll/model/tile_products.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
@@ -11,17 +13,34 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
 #include <tuple>
 
 #include "atoll/model/composite.h"
+#include "atoll/model/tile_kernel.h"
 
 namespace atl::model {
 namespace {
 
-class TileProductsTest : public testing::Test {
+/// Of factors of either type, where this processor has tiles for it.
+class TileProductsTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    if (!has_tiles()) GTEST_SKIP() << "this processor has no tiles";
+    if (!has_tiles(type())) GTEST_SKIP() << "this processor has no tiles for " << type();
+  }
+  at::ScalarType type() const { return GetParam(); }
+  at::Tensor normal(int64_t rows, int64_t columns) const {
+    return at::randn({rows, columns}).to(type());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, TileProductsTest, testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& test) { return std::string(toString(test.param)); });
+
+/// FP32 goes as three BF16s.
+class TileProductsOfFp32Test : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_tiles(at::kFloat)) GTEST_SKIP() << "this processor has no tiles for FP32";
   }
 };
 
@@ -51,7 +70,7 @@ at::Tensor drawn_bits(int64_t rows, int64_t columns) {
       .view(at::kFloat);
 }
 
-TEST_F(TileProductsTest, NoBitOfFp32IsLost) {
+TEST_F(TileProductsOfFp32Test, NoBitOfFp32IsLost) {
   for (const int64_t size : {32, 50, 700}) {
     const at::Tensor x = drawn_bits(size, 90);
     EXPECT_TRUE(product_by_tiles(at::eye(size), x).equal(x));
@@ -61,7 +80,7 @@ TEST_F(TileProductsTest, NoBitOfFp32IsLost) {
   }
 }
 
-TEST_F(TileProductsTest, ErrorsAreThoseOfFp32) {
+TEST_F(TileProductsOfFp32Test, ErrorsAreThoseOfFp32) {
   for (const int64_t depth : {32, 512, 4096}) {
     for (const bool is_positive : {false, true}) {
       at::Tensor a_MK = at::randn({200, depth});
@@ -80,23 +99,21 @@ TEST_F(TileProductsTest, ErrorsAreThoseOfFp32) {
 }
 
 /// More panels than pass at a time, more depth than a panel has, on either side.
-TEST_F(TileProductsTest, LargeOnesGoBlockByBlock) {
-  for (const auto& [m, n, k] : {std::tuple{2100, 2090, 40}, {70, 2100, 33}, {300, 40, 1700}}) {
-    const at::Tensor a_MK = at::randn({m, k});
-    const at::Tensor b_KN = at::randn({k, n});
+TEST_P(TileProductsTest, LargeOnesGoBlockByBlock) {
+  for (const auto& [m, n, k] :
+       {std::tuple{2100, 2090, 40}, {70, 2100, 33}, {300, 40, 1700}, {70, 80, 5000}}) {
+    const at::Tensor a_MK = normal(m, k);
+    const at::Tensor b_KN = normal(k, n);
     EXPECT_LT(error_of(product_by_tiles(a_MK, b_KN), exact(a_MK, b_KN)), 1e-6);
     const at::Tensor twice_MN = product_by_tiles(a_MK, b_KN);
     multiply_by_tiles(twice_MN, a_MK, b_KN, /*accumulates=*/true);
     EXPECT_LT(error_of(twice_MN, exact(a_MK, b_KN).mul(2)), 1e-6);
   }
-  const at::Tensor a_MK = at::randn({70, 5000}).to(at::kBFloat16);
-  const at::Tensor b_KN = at::randn({5000, 80}).to(at::kBFloat16);
-  EXPECT_LT(error_of(product_by_tiles(a_MK, b_KN), exact(a_MK, b_KN)), 1e-6);
 }
 
-TEST_F(TileProductsTest, WritesIntoPartOfSomethingWider) {
-  const at::Tensor a_MK = at::randn({70, 40});
-  const at::Tensor b_KN = at::randn({40, 90});
+TEST_P(TileProductsTest, WritesIntoPartOfSomethingWider) {
+  const at::Tensor a_MK = normal(70, 40);
+  const at::Tensor b_KN = normal(40, 90);
   const at::Tensor plain_MN = product_by_tiles(a_MK, b_KN);
   const at::Tensor whole = at::full({70, 120}, 7, at::kFloat);
   const at::Tensor out_MN = whole.narrow(1, 11, 90);
@@ -109,18 +126,19 @@ TEST_F(TileProductsTest, WritesIntoPartOfSomethingWider) {
 }
 
 /// Of whole numbers FP32 sums are exact in any order.
-TEST_F(TileProductsTest, Bf16IsRoundedOnce) {
+TEST(TileProductsIntoBf16Test, TheyAreRoundedOnce) {
+  if (!has_tiles(at::kBFloat16)) GTEST_SKIP() << "this processor has no tiles for BF16";
   const at::Tensor a_MK = at::randint(-8, 9, {1000, kMostDepthIntoBf16}, at::kBFloat16);
   const at::Tensor b_KN = at::randint(-8, 9, {kMostDepthIntoBf16, 80}, at::kBFloat16);
   EXPECT_TRUE(product_by_tiles(a_MK, b_KN, at::kBFloat16)
                   .equal(product_by_tiles(a_MK, b_KN).to(at::kBFloat16)));
 }
 
-TEST_F(TileProductsTest, BitsDoNotHangOnThreads) {
+TEST_P(TileProductsTest, BitsDoNotHangOnThreads) {
   const int threads = at::get_num_threads();
   for (const auto& [m, n, k] : {std::tuple{900, 300, 700}, {300, 900, 700}}) {
-    const at::Tensor a_MK = at::randn({m, k});
-    const at::Tensor b_KN = at::randn({k, n});
+    const at::Tensor a_MK = normal(m, k);
+    const at::Tensor b_KN = normal(k, n);
     at::set_num_threads(1);
     const at::Tensor alone_MN = product_by_tiles(a_MK, b_KN);
     for (const int count : {2, 3}) {
@@ -131,21 +149,21 @@ TEST_F(TileProductsTest, BitsDoNotHangOnThreads) {
   at::set_num_threads(threads);
 }
 
-TEST_F(TileProductsTest, WhatIsNoNumberStaysInItsRow) {
+TEST_P(TileProductsTest, WhatIsNoNumberStaysInItsRow) {
   for (const float odd :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
         std::numeric_limits<float>::infinity()}) {
-    const at::Tensor a_MK = at::randn({40, 64});
+    const at::Tensor a_MK = normal(40, 64);
     a_MK[3][5] = odd;
-    const at::Tensor out_MN = product_by_tiles(a_MK, at::randn({64, 50}));
+    const at::Tensor out_MN = product_by_tiles(a_MK, normal(64, 50));
     EXPECT_FALSE(at::isfinite(out_MN[3]).any().item<bool>());
     EXPECT_EQ(at::isfinite(out_MN).sum().item<int64_t>(), 39 * 50);
   }
 }
 
 /// Memory of before, which is not of this product, does not come in.
-TEST_F(TileProductsTest, NothingIsReadBehindTheLastLane) {
-  const at::Tensor whole_MK = at::full({80, 80}, std::numeric_limits<float>::quiet_NaN());
+TEST_P(TileProductsTest, NothingIsReadBehindTheLastLane) {
+  const at::Tensor whole_MK = at::full({80, 80}, std::numeric_limits<float>::quiet_NaN(), type());
   for (const bool is_turned : {false, true}) {
     const at::Tensor a_MK = (is_turned ? whole_MK.t() : whole_MK).narrow(0, 0, 37).narrow(1, 0, 45);
     whole_MK.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -154,6 +172,30 @@ TEST_F(TileProductsTest, NothingIsReadBehindTheLastLane) {
     EXPECT_TRUE(at::isfinite(product_by_tiles(a_MK.t(), a_MK)).all().item<bool>());
   }
 }
+
+#if defined(__x86_64__)
+/// A panel each: where there is AMX products take that. Of whole numbers sums are exact in any
+/// order.
+TEST(TileKernelTest, VectorsMultiplyTwoPanels) {
+  if (!has_tiles(at::kBFloat16)) GTEST_SKIP() << "this processor has no tiles for BF16";
+  constexpr int64_t kDepth = 300;
+  constexpr int64_t kSteps = (kDepth + kStepDepth - 1) / kStepDepth;
+  const at::Tensor a_MK = at::randint(-8, 9, {kPanelLanes, kDepth}, at::kBFloat16);
+  const at::Tensor b_KN = at::randint(-8, 9, {kDepth, kPanelLanes}, at::kBFloat16);
+  const auto bits = [](const at::Tensor& x) {
+    return static_cast<uint16_t*>(x.mutable_data_ptr());
+  };
+  const at::Tensor first = at::empty({kSteps * kStepSize}, at::kBFloat16);
+  const at::Tensor second = at::empty_like(first);
+  pack_panel<uint16_t>(Side::kFirst, {bits(a_MK), kDepth, 1}, kPanelLanes, kDepth, bits(first));
+  pack_panel<uint16_t>(Side::kSecond, {bits(b_KN), 1, kPanelLanes}, kPanelLanes, kDepth,
+                       bits(second));
+  const at::Tensor out_MN = at::full({kPanelLanes, kPanelLanes}, 7, at::kFloat);
+  multiply_panels_by_vectors(kSteps, bits(first), bits(second), out_MN.mutable_data_ptr<float>(),
+                             kPanelLanes, {bits(first), out_MN.const_data_ptr(), kPanelLanes * 4});
+  EXPECT_TRUE(out_MN.equal(exact(a_MK, b_KN).to(at::kFloat)));
+}
+#endif
 
 }  // namespace
 }  // namespace atl::model

@@ -1,7 +1,7 @@
 #pragma once
 // The training loss and its gradient in one go. Logits exist only for a slice of the tokens at a
-// time and turn into their own gradient in place, so the B x T x V array of
-// more tokens than a slice has is never held.
+// time and turn into their own gradient in place, so the B x T x V array of more tokens than a
+// slice has is never held.
 //
 // Shapes: B = rows, T = tokens per row; P = all parameters.
 #include <ATen/core/Tensor.h>
