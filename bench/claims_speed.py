@@ -34,7 +34,7 @@ GOAL_SHARE = 0.85
 
 
 def processor_of(device_name):
-    """"AMD EPYC 9354 32-Core Processor": amd-epyc-9354-32-core."""
+    """As the machine calls it: "AMD EPYC 9354 32-Core Processor" is amd-epyc-9354-32-core."""
     return "-".join(re.findall("[a-z0-9]+", device_name.lower().replace("(r)", "").replace("(tm)", "").replace("processor", "")))
 
 
@@ -69,11 +69,11 @@ def show_table(precision, size, file):
     for threads, row in table["threads"].items():
         where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}"
         if file:
-            where += f", {file.stem.split(f'{size}-')[1]}"
+            where += f", {file.stem.removeprefix(f'speed-{precision}-{size}-')}"
         for mode, least in RATIOS[precision].items():
             goal = STRETCH.get(precision, {}).get(mode)
             target = f">= {least}" + (f" ({goal})" if goal else "")
-            line(f"{where}: tokens/s of {mode}'s", lambda row=row, mode=mode: row[mode]["ratio"], lambda ratio, least=least: ratio >= least, target)
+            line(f"{where}: tokens/s of PyTorch's, {mode}", lambda row=row, mode=mode: row[mode]["ratio"], lambda ratio, least=least: ratio >= least, target)
         line(f"{where}: peak memory of eager's", lambda row=row: row["eager"]["memory_ratio"], lambda share: share <= MOST_MEMORY,
              f"<= {MOST_MEMORY}")
         line(f"{where}: share of the measured peak", lambda row=row: row["atoll"]["share_of_peak"], lambda share: True, f"goal {GOAL_SHARE}")

@@ -121,6 +121,7 @@ Library quickest(std::span<const Library> candidates, const ProductRun& run) {
     for (Candidate& one : all) spent += one.seconds.emplace_back(run(one.library));
   }
   // Processors share AMX among neighbours: a moment in which they use it must not decide for good.
+  // Where vectors multiply, tiles are as good a choice as the first, and round once.
   auto usual = std::ranges::find(all, Library::kTiles, &Candidate::library);
   if (usual == all.end()) usual = std::ranges::find(all, candidates.front(), &Candidate::library);
   if (usual != all.end()) {

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kTileLanes = 16;
 constexpr int64_t kTileSize = kTileLanes * kStepDepth;
 constexpr int64_t kTileRowBytes = 64;
+constexpr int64_t kLine = 64;  // Of a cache, in bytes.
 
 /// 32 numbers on their way into a row of a tile: 16 pairs of BF16s.
 template <typename T>
@@ -185,7 +186,6 @@ template void pack_panel(Side side, const Factor<uint16_t>& factor, int64_t num_
 template <int64_t kNumParts>
 void multiply_panels_by_amx(int64_t num_steps, const uint16_t* first, const uint16_t* second,
                             float* sums, int64_t stride, const Ahead& ahead) {
-  constexpr int64_t kLine = 64;  // Bytes.
   constexpr int64_t kStepLines = kNumParts * kStepSize / kPanelsAhead * 2 / kLine;
   const char* panel = static_cast<const char*>(ahead.panel);
   const char* out = static_cast<const char*>(ahead.out);
@@ -244,7 +244,7 @@ template void multiply_panels_by_amx<3>(int64_t num_steps, const uint16_t* first
                                         const Ahead& ahead);
 
 namespace {
-// Steps of which both panels fit into the nearest cache, of 32 KiB.
+// Steps of which the columns, 16 KiB, stay in the nearest cache while all rows pass.
 constexpr int64_t kNearSteps = 8;
 // With two vectors each they are as many sums as hide their latency.
 constexpr int64_t kRowsAtOnce = 8;
@@ -260,10 +260,10 @@ __m512bh pair_at(const uint16_t* from) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-/// sums (8, 32) = or += rows columns; the first row is the panel's `row`. It brings nearer what is
+/// sums (8, 32) = or += rows columns. The first row is the panel's `row`. It brings nearer what is
 /// multiplied kNearSteps later: those rows, and as many lines of the columns.
-void multiply_rows(int64_t num_steps, const uint16_t* rows, const uint16_t* columns, int64_t row,
-                   float* sums, int64_t stride, bool adds) {
+void multiply_eight_rows(int64_t num_steps, const uint16_t* rows, const uint16_t* columns,
+                         int64_t row, float* sums, int64_t stride, bool adds) {
   __m512 low[kRowsAtOnce];
   __m512 high[kRowsAtOnce];
 #pragma GCC unroll 8
@@ -304,13 +304,14 @@ void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const 
   for (int64_t row = 0; row < kPanelLanes; ++row) {
     const char* const out = static_cast<const char*>(ahead.out) + row * ahead.out_stride;
     __builtin_prefetch(out, 1);
-    __builtin_prefetch(out + kTileRowBytes, 1);
+    __builtin_prefetch(out + kLine, 1);
   }
   for (int64_t step = 0; step < num_steps; step += kNearSteps) {
     const int64_t count = num_steps - step < kNearSteps ? num_steps - step : kNearSteps;
     for (int64_t row = 0; row < kPanelLanes; row += kRowsAtOnce) {
-      multiply_rows(count, first + step * kStepSize + row * kStepDepth, second + step * kStepSize,
-                    row, sums + row * stride, stride, /*adds=*/step > 0);
+      multiply_eight_rows(count, first + step * kStepSize + row * kStepDepth,
+                          second + step * kStepSize, row, sums + row * stride, stride,
+                          /*adds=*/step > 0);
     }
   }
 }

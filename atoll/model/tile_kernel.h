@@ -35,7 +35,7 @@ struct Factor {
   }
 };
 
-/// What the thread's tile registers are, as long as it lives. With AMX.
+/// What the thread's tile registers are, as long as it lives. Only where there is AMX.
 class TilesInUse {
  public:
   TilesInUse();
@@ -64,8 +64,8 @@ constexpr int64_t kPanelsAhead = 8;
 template <int64_t kNumParts>
 void multiply_panels_by_amx(int64_t num_steps, const uint16_t* first, const uint16_t* second,
                             float* sums, int64_t stride, const Ahead& ahead);
-/// The same of one part, by AVX-512's own products of BF16. Panels of one factor follow on each
-/// other: what lies behind these two comes nearer.
+/// The same of one part, by AVX-512's own products of BF16; num_steps >= 1. Of `ahead` it takes
+/// `out` alone: what lies behind the two panels comes nearer, which mostly are the next ones.
 void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const uint16_t* second,
                                 float* sums, int64_t stride, const Ahead& ahead);
 

@@ -21,7 +21,7 @@ namespace atl::model {
 #if defined(__x86_64__)
 namespace {
 
-// Panels that stay in the near cache, of some 2 MiB, of the thread that packed them, while those of
+// Panels that stay in the near cache, of 1 or 2 MiB, of the thread that packed them, while those of
 // the other factor, which all threads share, come by: so many bytes, and kPanelsAhead at most.
 constexpr int64_t kNearBytes = int64_t{768} << 10;
 constexpr int64_t kMostPassing = 64;
@@ -34,7 +34,7 @@ bool has_bf16_vectors() {
   return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
 }
 
-/// And the system lets this process use it.
+/// The processor has it, and the system lets this process use it.
 bool has_amx() {
   static const bool answer = [] {
     unsigned a = 0;
@@ -189,11 +189,12 @@ class Product {
 
   static void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second,
                               float* sums, int64_t stride, const Ahead& ahead) {
-    if (kParts<T> > 1 || has_amx()) {
-      multiply_panels_by_amx<kParts<T>>(num_steps, first, second, sums, stride, ahead);
-    } else {
-      multiply_panels_by_vectors(num_steps, first, second, sums, stride, ahead);
+    if constexpr (kParts<T> == 1) {
+      if (!has_amx()) {
+        return multiply_panels_by_vectors(num_steps, first, second, sums, stride, ahead);
+      }
     }
+    multiply_panels_by_amx<kParts<T>>(num_steps, first, second, sums, stride, ahead);
   }
 
   int64_t k_;

@@ -1,11 +1,11 @@
 #pragma once
-// Products in tiles, of factors that are packed into panels. AVX-512's products of BF16 have twice
-// the speed of FP32's own arithmetic, Intel's AMX has 16 times that speed; both sum in FP32. With
-// AMX, FP32 factors go as three BF16s each, of whose products six are taken (tile_kernel.h): as
-// exact as FP32 sums of so many products are, at up to 2.7 times their speed.
-// Magnitudes below 1e-31 lose their last bits, those below 1e-38 count as zero. Those above 3.39e38
-// count as infinite, and what is infinite gives NaN.
-// A result's bits depend on its shape, not on the number of threads.
+// Products in tiles, of factors that are packed into panels. AVX-512 multiplies BF16 at twice the
+// speed of FP32's own arithmetic, Intel's AMX at 16 times; both sum in FP32. With AMX, FP32 factors
+// go as three BF16s each, of whose products six are taken (tile_kernel.h): as exact as FP32 sums of
+// so many products are, at up to 2.7 times their speed.
+// Of FP32 magnitudes below 1e-31 lose their last bits, those below 1e-38 count as zero. Those
+// above 3.39e38 count as infinite, and what is infinite gives NaN. A result's bits depend on its
+// shape and on what multiplies, not on the number of threads.
 //
 // Shapes: out_MN = a_MK b_KN.
 #include <ATen/core/Tensor.h>
