@@ -59,10 +59,11 @@ def measure_table(precision, size):
 def show_table(precision, size, file):
     """Ratios, memory and the share of the peak, for each number of threads; of this file, or of none."""
     table = json.loads(file.read_text()) if file else {"threads": {"1": None, "2": None}}
+    is_current = file and table["code"] == code_hash(CODE)
 
     def line(claim, figure, met, target):
         if file:
-            claims.kept(claim, figure, met, target, lambda: table["code"] == code_hash(CODE), "{:.2f}")
+            claims.kept(claim, figure, met, target, lambda: is_current, "{:.2f}")
         elif ONLY.search(claim):
             claims.show(claim, "never measured", target, "short")
 
