@@ -123,7 +123,10 @@ claims-kv: tests
 claims-lora: tests
 	@$(PYTHON) bench/claims_lora.py
 
-claims-speed: tests
+claims-speed:
+	@scripts/setup.sh test
+	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON
+	@cmake --build build --target atoll atoll-torch atoll-wan-link
 	@$(PYTHON) bench/claims_speed.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.

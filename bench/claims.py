@@ -48,6 +48,12 @@ def code_hash(paths=CODE):
     return everything.hexdigest()[:16]
 
 
+def is_asked(key, claim):
+    """Whether LONG names the key, and ONLY the claim."""
+    is_named = "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG)
+    return is_named and ONLY.search(claim) is not None
+
+
 class Claims:
     def __init__(self, name, paths=CODE):
         """`paths`: what its stored results depend on."""
@@ -78,7 +84,7 @@ class Claims:
         if not ONLY.search(claim):
             return
         file = RESULTS / f"{self.name}-{key}.json"
-        if "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG):
+        if is_asked(key, claim):
             figure = self.measured(claim, measure, met, target, shown)
             if figure is not None:
                 commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()

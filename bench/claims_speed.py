@@ -17,7 +17,8 @@ import time
 import speed_islands
 import speed_race
 import train_speed
-from claims import ATOLL, LONG, ONLY, RESULTS, ROOT, Claims, code_hash, last_json, run
+from claims import ATOLL, ONLY, RESULTS, ROOT, Claims, code_hash, is_asked, last_json, run
+from pytorch_step import device_name
 
 PYTHON = sys.executable
 CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", "bench/pytorch_step.py", "bench/train_speed.py")
@@ -38,12 +39,11 @@ def processor_of(device_name):
     return "-".join(re.findall("[a-z0-9]+", device_name.lower().replace("(r)", "").replace("(tm)", "").replace("processor", "")))
 
 
-def table_files(precision, size):
-    return sorted(RESULTS.glob(f"speed-{precision}-{size}-*.json"))
+THIS_PROCESSOR = processor_of(device_name("cpu"))
 
 
-def is_asked(key):
-    return "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG)
+def table_file(precision, size, processor=THIS_PROCESSOR):
+    return RESULTS / f"speed-{precision}-{size}-{processor}.json"
 
 
 def measure_table(precision, size):
@@ -52,25 +52,24 @@ def measure_table(precision, size):
     table = train_speed.results(train_speed.parsed(words))
     table |= {"commit": run(["git", "rev-parse", "--short", "HEAD"]).strip(), "command": f"LONG={precision}-{size} make claims-speed",
               "code": code_hash(CODE), "machine": f"{os.cpu_count()} cores, {platform.machine()}", "date": time.strftime("%Y-%m-%d")}
-    processor = processor_of(table["threads"]["1"]["device_name"])
-    (RESULTS / f"speed-{precision}-{size}-{processor}.json").write_text(json.dumps(table, indent=1) + "\n")
+    table_file(precision, size).write_text(json.dumps(table, indent=1) + "\n")
 
 
 def show_table(precision, size, file):
-    """Ratios, memory and the share of the peak, for each number of threads; of this file, or of none."""
-    table = json.loads(file.read_text()) if file else {"threads": {"1": None, "2": None}}
-    is_current = file and table["code"] == code_hash(CODE)
+    """Ratios, memory and the share of the peak, for each number of threads; there may be no such file yet."""
+    is_there = file.exists()
+    table = json.loads(file.read_text()) if is_there else {"threads": {"1": None, "2": None}}
+    is_current = is_there and table["code"] == code_hash(CODE)
 
     def line(claim, figure, met, target):
-        if file:
+        if is_there:
             claims.kept(claim, figure, met, target, lambda: is_current, "{:.2f}")
         elif ONLY.search(claim):
             claims.show(claim, "never measured", target, "short")
 
     for threads, row in table["threads"].items():
-        where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}"
-        if file:
-            where += f", {file.stem.removeprefix(f'speed-{precision}-{size}-')}"
+        processor = file.stem.removeprefix(f"speed-{precision}-{size}-")
+        where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}, {processor}"
         for mode, least in RATIOS[precision].items():
             goal = STRETCH.get(precision, {}).get(mode)
             target = f">= {least}" + (f" ({goal})" if goal else "")
@@ -145,12 +144,12 @@ def main():
     try:
         for precision in RATIOS:
             for size in ("34m", "135m"):
-                if is_asked(f"{precision}-{size}"):
+                if is_asked(f"{precision}-{size}", f"{size} {precision}"):
                     try:
                         measure_table(precision, size)
                     except Exception as error:  # What was kept is shown, and the other claims.
                         print(f"\n{precision}-{size}: {error}", file=sys.stderr)
-                for file in table_files(precision, size) or [None]:
+                for file in sorted({table_file(precision, size), *RESULTS.glob(table_file(precision, size, "*").name)}):
                     show_table(precision, size, file)
         show_islands()
         show_numbers()

@@ -19,6 +19,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
+#include "atoll/model/product_kernel.h"
 #include "atoll/model/tile_products.h"
 
 // LibTorch's own way to oneDNN, which no header of its names. Without it, or where it is not exact,
@@ -50,8 +51,7 @@ bool is_amd() {
 /// What oneDNN has BF16 for; without it LibTorch multiplies number by number.
 bool has_wide_vectors() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return __builtin_cpu_supports("x86-64-v4");
 #else
   return true;  // LibTorch knows better.
 #endif
@@ -59,7 +59,7 @@ bool has_wide_vectors() {
 
 bool has_bf16_arithmetic() {
 #if defined(__x86_64__)
-  return has_wide_vectors() && __builtin_cpu_supports("avx512bf16");
+  return has_bf16_vectors();
 #else
   return true;
 #endif

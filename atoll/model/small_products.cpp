@@ -6,6 +6,8 @@
 #include <cstring>
 #include <exception>
 
+#include "atoll/model/product_kernel.h"
+
 // LibTorch's own way to them, which no header of its names everywhere; weak, so that one without
 // them links.
 namespace at::native::cpublas {
@@ -21,11 +23,8 @@ namespace atl::model {
 namespace {
 
 bool multiplies_bf16() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) return true;
-#endif
-  return at::native::cpublas::could_pack != nullptr &&
-         at::native::cpublas::could_pack(c10::kBFloat16);
+  return has_bf16_vectors() || (at::native::cpublas::could_pack != nullptr &&
+                                at::native::cpublas::could_pack(c10::kBFloat16));
 }
 
 /// A 2 x 2 product of small whole numbers, which BF16 has.

@@ -260,16 +260,29 @@ __m512bh pair_at(const uint16_t* from) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-/// sums (8, 32) = or += rows columns. The first row is the panel's `row`. It brings nearer what is
-/// multiplied kNearSteps later: those rows, and as many lines of the columns.
+void put(float* to, __m512 values, bool adds) {
+  _mm512_storeu_ps(to, adds ? _mm512_add_ps(_mm512_loadu_ps(to), values) : values);
+}
+void put(uint16_t* to, __m512 values, bool /*adds*/) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
+/// out (8, 32), rows `stride` apart = or += sums + rows columns, where `sums` (8, 32) may be null
+/// for zeros. The first row is the panel's `row`. It brings nearer what is multiplied kNearSteps
+/// later: those rows, and as many lines of the columns.
+template <typename Out>
 void multiply_eight_rows(int64_t num_steps, const uint16_t* rows, const uint16_t* columns,
-                         int64_t row, float* sums, int64_t stride, bool adds) {
+                         int64_t row, const float* sums, Out* out, int64_t stride, bool adds) {
   __m512 low[kRowsAtOnce];
   __m512 high[kRowsAtOnce];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRowsAtOnce; ++i) {
-    low[i] = adds ? _mm512_loadu_ps(sums + i * stride) : _mm512_setzero_ps();
-    high[i] = adds ? _mm512_loadu_ps(sums + i * stride + kTileLanes) : _mm512_setzero_ps();
+    const float* const from = sums + i * kPanelLanes;
+    low[i] = sums != nullptr ? _mm512_load_ps(from) : _mm512_setzero_ps();
+    high[i] = sums != nullptr ? _mm512_load_ps(from + kTileLanes) : _mm512_setzero_ps();
+    __builtin_prefetch(out + i * stride, 1);
+    __builtin_prefetch(out + i * stride + kPanelLanes - 1, 1);
   }
   for (int64_t step = 0; step < num_steps; ++step) {
 #pragma GCC unroll 8
@@ -293,28 +306,39 @@ void multiply_eight_rows(int64_t num_steps, const uint16_t* rows, const uint16_t
   }
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRowsAtOnce; ++i) {
-    _mm512_storeu_ps(sums + i * stride, low[i]);
-    _mm512_storeu_ps(sums + i * stride + kTileLanes, high[i]);
+    put(out + i * stride, low[i], adds);
+    put(out + i * stride + kTileLanes, high[i], adds);
   }
 }
 }  // namespace
 
+template <typename Out>
 void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const uint16_t* second,
-                                float* sums, int64_t stride, const Ahead& ahead) {
-  for (int64_t row = 0; row < kPanelLanes; ++row) {
-    const char* const out = static_cast<const char*>(ahead.out) + row * ahead.out_stride;
-    __builtin_prefetch(out, 1);
-    __builtin_prefetch(out + kLine, 1);
-  }
+                                Out* out, int64_t stride, bool adds) {
+  // Until the last steps, as rows of `out` may push each other out of the cache.
+  alignas(64) float kept[kPanelLanes * kPanelLanes];
   for (int64_t step = 0; step < num_steps; step += kNearSteps) {
-    const int64_t count = num_steps - step < kNearSteps ? num_steps - step : kNearSteps;
+    const int64_t left = num_steps - step;
+    const uint16_t* const columns = second + step * kStepSize;
     for (int64_t row = 0; row < kPanelLanes; row += kRowsAtOnce) {
-      multiply_eight_rows(count, first + step * kStepSize + row * kStepDepth,
-                          second + step * kStepSize, row, sums + row * stride, stride,
-                          /*adds=*/step > 0);
+      const uint16_t* const rows = first + step * kStepSize + row * kStepDepth;
+      float* const sums = kept + row * kPanelLanes;
+      const float* const before = step > 0 ? sums : nullptr;
+      if (left > kNearSteps) {
+        multiply_eight_rows(kNearSteps, rows, columns, row, before, sums, kPanelLanes,
+                            /*adds=*/false);
+      } else {
+        multiply_eight_rows(left, rows, columns, row, before, out + row * stride, stride, adds);
+      }
     }
   }
 }
+template void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first,
+                                         const uint16_t* second, float* out, int64_t stride,
+                                         bool adds);
+template void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first,
+                                         const uint16_t* second, uint16_t* out, int64_t stride,
+                                         bool adds);
 
 void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,
               int64_t out_stride, bool adds) {

@@ -64,10 +64,12 @@ constexpr int64_t kPanelsAhead = 8;
 template <int64_t kNumParts>
 void multiply_panels_by_amx(int64_t num_steps, const uint16_t* first, const uint16_t* second,
                             float* sums, int64_t stride, const Ahead& ahead);
-/// The same of one part, by AVX-512's own products of BF16; num_steps >= 1. Of `ahead` it takes
-/// `out` alone: what lies behind the two panels comes nearer, which mostly are the next ones.
+/// out (32, 32), rows `stride` apart = or += first second, of one part each, by AVX-512's own
+/// products of BF16; num_steps >= 1. Out is float, or uint16_t for the bits of a BF16, which is not
+/// added to. What lies behind the two panels comes nearer, which mostly are the next ones.
+template <typename Out>
 void multiply_panels_by_vectors(int64_t num_steps, const uint16_t* first, const uint16_t* second,
-                                float* sums, int64_t stride, const Ahead& ahead);
+                                Out* out, int64_t stride, bool adds);
 
 /// out (num_rows, num_columns) = or += sums (32, 32).
 void put_sums(const float* sums, int64_t num_rows, int64_t num_columns, float* out,

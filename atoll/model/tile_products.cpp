@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "atoll/base/check.h"
+#include "atoll/model/product_kernel.h"
 #include "atoll/model/tile_kernel.h"
 
 #if defined(__x86_64__)
@@ -29,10 +30,6 @@ constexpr int64_t kMostPassing = 64;
 constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
 constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
 constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
-
-bool has_bf16_vectors() {
-  return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
-}
 
 /// The processor has it, and the system lets this process use it.
 bool has_amx() {
@@ -66,9 +63,9 @@ class Product {
     passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
     const int64_t panels = num_panels(staying().num_lanes);
     const auto panel_bytes = panel_size() * static_cast<int64_t>(sizeof(uint16_t));
-    group_ = std::clamp<int64_t>(panels / (2 * num_threads_), 1,
+    group_ = std::clamp<int64_t>(panels / num_threads_, 1,
                                  std::min(kPanelsAhead, kNearBytes / panel_bytes));
-    const int64_t own_panels = std::min(num_threads_ * group_, panels + group_);
+    const int64_t own_panels = std::min(num_threads_, panels) * group_;
     memory_ = at::empty({passing_size_ + own_panels * panel_size()}, at::kBFloat16);
     ATOLL_CHECK(reinterpret_cast<uintptr_t>(memory_.const_data_ptr()) % 64 == 0);
   }
@@ -123,27 +120,32 @@ class Product {
 
   /// All staying panels by `count` of those that pass.
   void multiply_block(int64_t k, int64_t first, int64_t count) const {
-    for_each(count, [&](int64_t i, int64_t /*thread*/) {
+    share(count, 1, [&](int64_t i, int64_t /*size*/, int64_t /*thread*/) {
       pack(passing(), first + i, k, memory(i * panel_size()));
     });
-    const int64_t panels = num_panels(staying().num_lanes);
-    for_each((panels + group_ - 1) / group_, [&](int64_t i, int64_t thread) {
-      std::optional<TilesInUse> tiles;
-      if (has_amx()) tiles.emplace();
-      const int64_t begin = i * group_;
-      const int64_t size = std::min(group_, panels - begin);
-      uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
-      for (int64_t j = 0; j < size; ++j) pack(staying(), begin + j, k, own + j * panel_size());
-      multiply_group(k, begin, size, own, first, count);
-    });
+    share(num_panels(staying().num_lanes), group_,
+          [&](int64_t begin, int64_t size, int64_t thread) {
+            std::optional<TilesInUse> tiles;
+            if (has_amx()) tiles.emplace();
+            uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
+            for (int64_t j = 0; j < size; ++j)
+              pack(staying(), begin + j, k, own + j * panel_size());
+            multiply_group(k, begin, size, own, first, count);
+          });
   }
 
-  /// Who is done takes the next one: neighbours may slow one of the cores down to two fifths.
+  /// Who is done takes the next ones, `most` of `count` at a time and fewer towards the end, so
+  /// that all end together: neighbours may slow one of the cores down to two fifths.
   template <typename Use>
-  void for_each(int64_t count, const Use& use) const {
+  void share(int64_t count, int64_t most, const Use& use) const {
     std::atomic<int64_t> next = 0;
     at::parallel_for(0, std::min(count, num_threads_), 1, [&](int64_t thread, int64_t /*end*/) {
-      for (int64_t i = next++; i < count; i = next++) use(i, thread);
+      for (int64_t begin = next; begin < count;) {
+        const int64_t size = std::clamp<int64_t>((count - begin) / num_threads_, 1, most);
+        if (!next.compare_exchange_weak(begin, begin + size)) continue;
+        use(begin, size, thread);
+        begin = next;
+      }
     });
   }
 
@@ -170,12 +172,17 @@ class Product {
                     const Ahead& ahead) const {
     const int64_t num_rows = std::min(kPanelLanes, rows_.num_lanes - at.row);
     const int64_t num_columns = std::min(kPanelLanes, columns_.num_lanes - at.column);
+    const bool is_whole = num_rows == kPanelLanes && num_columns == kPanelLanes;
     const bool adds = out_.accumulates || k > 0;
     Out* const out = out_at(at);
+    if constexpr (kParts<T> == 1) {
+      if (is_whole && !has_amx()) {
+        return multiply_panels_by_vectors(num_steps(k), first, second, out, out_.stride, adds);
+      }
+    }
     if constexpr (sizeof(Out) == sizeof(float)) {
-      if (!adds && num_rows == kPanelLanes && num_columns == kPanelLanes) {
-        multiply_panels(num_steps(k), first, second, out, out_.stride, ahead);
-        return;
+      if (is_whole && !adds) {
+        return multiply_panels(num_steps(k), first, second, out, out_.stride, ahead);
       }
     }
     alignas(64) float sums[kPanelLanes * kPanelLanes];
@@ -191,7 +198,7 @@ class Product {
                               float* sums, int64_t stride, const Ahead& ahead) {
     if constexpr (kParts<T> == 1) {
       if (!has_amx()) {
-        return multiply_panels_by_vectors(num_steps, first, second, sums, stride, ahead);
+        return multiply_panels_by_vectors(num_steps, first, second, sums, stride, /*adds=*/false);
       }
     }
     multiply_panels_by_amx<kParts<T>>(num_steps, first, second, sums, stride, ahead);

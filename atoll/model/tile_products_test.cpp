@@ -141,7 +141,7 @@ TEST_P(TileProductsTest, BitsDoNotHangOnThreads) {
     const at::Tensor b_KN = normal(k, n);
     at::set_num_threads(1);
     const at::Tensor alone_MN = product_by_tiles(a_MK, b_KN);
-    for (const int count : {2, 3}) {
+    for (const int count : {2, 3, 40}) {
       at::set_num_threads(count);
       EXPECT_TRUE(product_by_tiles(a_MK, b_KN).equal(alone_MN)) << count;
     }
@@ -174,30 +174,46 @@ TEST_P(TileProductsTest, NothingIsReadBehindTheLastLane) {
 }
 
 #if defined(__x86_64__)
-/// Called by itself, as products take AMX where it is. Of whole numbers sums are exact in any
-/// order.
-TEST(TileKernelTest, VectorsMultiplyTwoPanels) {
-  if (!has_tiles(at::kBFloat16)) GTEST_SKIP() << "this processor has no tiles for BF16";
-  constexpr int64_t kDepth = 300;
-  constexpr int64_t kSteps = (kDepth + kStepDepth - 1) / kStepDepth;
-  const at::Tensor a_MK = at::randint(-8, 9, {kPanelLanes, kDepth}, at::kBFloat16);
-  const at::Tensor b_KN = at::randint(-8, 9, {kDepth, kPanelLanes}, at::kBFloat16);
-  const auto bits = [](const at::Tensor& x) {
+/// Two panels, of which sums are exact in any order, and whose results lie in wider rows. Vectors
+/// are called by themselves, as products take AMX where it is.
+class VectorKernelTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override {
+    if (!has_tiles(at::kBFloat16)) GTEST_SKIP() << "this processor has no tiles for BF16";
+    pack_panel<uint16_t>(Side::kFirst, {bits(a_MK_), depth_, 1}, kPanelLanes, depth_, bits(first_));
+    pack_panel<uint16_t>(Side::kSecond, {bits(b_KN_), 1, kPanelLanes}, kPanelLanes, depth_,
+                         bits(second_));
+  }
+
+  static uint16_t* bits(const at::Tensor& x) {
     return static_cast<uint16_t*>(x.mutable_data_ptr());
-  };
-  const at::Tensor first = at::empty({kSteps * kStepSize}, at::kBFloat16);
-  const at::Tensor second = at::empty_like(first);
-  pack_panel<uint16_t>(Side::kFirst, {bits(a_MK), kDepth, 1}, kPanelLanes, kDepth, bits(first));
-  pack_panel<uint16_t>(Side::kSecond, {bits(b_KN), 1, kPanelLanes}, kPanelLanes, kDepth,
-                       bits(second));
-  const at::Tensor wide = at::full({kPanelLanes, 50}, 7, at::kFloat);
-  const at::Tensor out_MN = wide.narrow(1, 11, kPanelLanes);
-  multiply_panels_by_vectors(kSteps, bits(first), bits(second), out_MN.mutable_data_ptr<float>(),
-                             out_MN.stride(0), {bits(first), out_MN.const_data_ptr(), 4 * 50});
-  EXPECT_TRUE(out_MN.equal(exact(a_MK, b_KN).to(at::kFloat)));
-  EXPECT_EQ(wide.eq(7).sum().item<int64_t>(),
-            kPanelLanes * 18 + out_MN.eq(7).sum().item<int64_t>());
-}
+  }
+
+  template <typename Out>
+  void check(at::ScalarType type, bool adds) const {
+    const at::Tensor wide = at::full({kPanelLanes, 50}, 7, type);
+    const at::Tensor out_MN = wide.narrow(1, 11, kPanelLanes);
+    multiply_panels_by_vectors(num_steps_, bits(first_), bits(second_),
+                               static_cast<Out*>(out_MN.mutable_data_ptr()), out_MN.stride(0),
+                               adds);
+    EXPECT_TRUE(out_MN.equal(exact(a_MK_, b_KN_).add(adds ? 7 : 0).to(type)));
+    EXPECT_TRUE(wide.narrow(1, 0, 11).eq(7).all().item<bool>());
+    EXPECT_TRUE(wide.narrow(1, 11 + kPanelLanes, 7).eq(7).all().item<bool>());
+  }
+
+  int64_t depth_ = GetParam();
+  int64_t num_steps_ = (depth_ + kStepDepth - 1) / kStepDepth;
+  at::Tensor a_MK_ = at::randint(-8, 9, {kPanelLanes, depth_}, at::kBFloat16);
+  at::Tensor b_KN_ = at::randint(-8, 9, {depth_, kPanelLanes}, at::kBFloat16);
+  at::Tensor first_ = at::empty({num_steps_ * kStepSize}, at::kBFloat16);
+  at::Tensor second_ = at::empty_like(first_);
+};
+// One part of a step, steps that stay in the nearest cache, and more.
+INSTANTIATE_TEST_SUITE_P(Depths, VectorKernelTest, testing::Values(1, 256, 300, 800));
+
+TEST_P(VectorKernelTest, WritesFp32) { check<float>(at::kFloat, /*adds=*/false); }
+TEST_P(VectorKernelTest, AddsToFp32) { check<float>(at::kFloat, /*adds=*/true); }
+TEST_P(VectorKernelTest, RoundsOnceToBf16) { check<uint16_t>(at::kBFloat16, /*adds=*/false); }
 #endif
 
 }  // namespace
