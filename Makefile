@@ -16,7 +16,7 @@ CONFIGURE = cmake --log-level=WARNING -DATOLL_WERROR=$(or $(WERROR),ON) -DATOLL_
 
 CTEST = ctest --test-dir build --output-on-failure -j$(shell nproc)
 
-.PHONY: build install deb tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
+.PHONY: configured build install deb tests demo rules lint lint-whole check test nightly nightly-tests bench asan-build asan tsan-build tsan soak \
   claims-main-job claims-methods claims-swarm claims-ecosystem claims-scaling claims-house claims-models claims-security claims-serving claims-kv claims-lora claims-speed report-methods report-scaling clean
 
 build:
@@ -24,9 +24,11 @@ build:
 	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=OFF
 	@cmake --build build
 
-tests:
+configured:
 	@scripts/setup.sh test
 	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON
+
+tests: configured
 	@cmake --build build
 
 # Programs, man page and completions; LibTorch stays where it is. DESTDIR is heeded.
@@ -123,10 +125,8 @@ claims-kv: tests
 claims-lora: tests
 	@$(PYTHON) bench/claims_lora.py
 
-claims-speed:
-	@scripts/setup.sh test
-	@$(CONFIGURE) --preset release -DATOLL_BUILD_TESTS=ON
-	@cmake --build build --target atoll atoll-torch atoll-wan-link
+claims-speed: configured
+	@cmake --build build --target atoll atoll-wan-link
 	@$(PYTHON) bench/claims_speed.py
 
 # Every method on real text, three seeds: bench/results/methods.md. Goes on where it was stopped.

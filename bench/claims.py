@@ -48,10 +48,9 @@ def code_hash(paths=CODE):
     return everything.hexdigest()[:16]
 
 
-def is_asked(key, claim):
-    """Whether LONG names the key, and ONLY the claim."""
-    is_named = "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG)
-    return is_named and ONLY.search(claim) is not None
+def is_named(key):
+    """By LONG: the key, or the beginning of it before a dash."""
+    return "1" in LONG or any(key == one or key.startswith(f"{one}-") for one in LONG)
 
 
 class Claims:
@@ -84,7 +83,7 @@ class Claims:
         if not ONLY.search(claim):
             return
         file = RESULTS / f"{self.name}-{key}.json"
-        if is_asked(key, claim):
+        if is_named(key):
             figure = self.measured(claim, measure, met, target, shown)
             if figure is not None:
                 commit = run(["git", "rev-parse", "--short", "HEAD"]).strip()

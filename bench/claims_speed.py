@@ -17,7 +17,7 @@ import time
 import speed_islands
 import speed_race
 import train_speed
-from claims import ATOLL, ONLY, RESULTS, ROOT, Claims, code_hash, is_asked, last_json, run
+from claims import ATOLL, ONLY, RESULTS, ROOT, Claims, code_hash, is_named, last_json, run
 from pytorch_step import device_name
 
 PYTHON = sys.executable
@@ -29,14 +29,15 @@ work = speed_islands.folder()
 
 # --- training speed ---
 RATIOS = {"fp32": {"eager": 1.3, "compile": 1.2}, "bf16": {"eager": 1.5, "compile": 1.35}}
+THREADS = ("1", "2")
 STRETCH = {"bf16": {"eager": 1.6, "compile": 1.5}}
 MOST_MEMORY = 0.6
 GOAL_SHARE = 0.85
 
 
-def processor_of(device_name):
+def processor_of(name):
     """As the machine calls it: "AMD EPYC 9354 32-Core Processor" is amd-epyc-9354-32-core."""
-    return "-".join(re.findall("[a-z0-9]+", device_name.lower().replace("(r)", "").replace("(tm)", "").replace("processor", "")))
+    return "-".join(re.findall("[a-z0-9]+", name.lower().replace("(r)", "").replace("(tm)", "").replace("processor", "")))
 
 
 THIS_PROCESSOR = processor_of(device_name("cpu"))
@@ -55,28 +56,34 @@ def measure_table(precision, size):
     table_file(precision, size).write_text(json.dumps(table, indent=1) + "\n")
 
 
+def lines_of(precision, size, processor, threads):
+    """(claim, figure of those threads' row, whether it is met, target)"""
+    where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}, {processor}"
+    for mode, least in RATIOS[precision].items():
+        goal = STRETCH.get(precision, {}).get(mode)
+        yield (f"{where}: tokens/s of PyTorch's, {mode}", lambda row, mode=mode: row[mode]["ratio"], lambda ratio, least=least: ratio >= least,
+               f">= {least}" + (f" ({goal})" if goal else ""))
+    yield (f"{where}: peak memory of eager's", lambda row: row["eager"]["memory_ratio"], lambda share: share <= MOST_MEMORY, f"<= {MOST_MEMORY}")
+    yield f"{where}: share of the measured peak", lambda row: row["atoll"]["share_of_peak"], lambda share: True, f"goal {GOAL_SHARE}"
+
+
+def is_asked(precision, size):
+    claims_here = (line[0] for threads in THREADS for line in lines_of(precision, size, THIS_PROCESSOR, threads))
+    return is_named(f"{precision}-{size}") and any(ONLY.search(claim) for claim in claims_here)
+
+
 def show_table(precision, size, file):
     """Ratios, memory and the share of the peak, for each number of threads; there may be no such file yet."""
-    is_there = file.exists()
-    table = json.loads(file.read_text()) if is_there else {"threads": {"1": None, "2": None}}
-    is_current = is_there and table["code"] == code_hash(CODE)
-
-    def line(claim, figure, met, target):
-        if is_there:
-            claims.kept(claim, figure, met, target, lambda: is_current, "{:.2f}")
-        elif ONLY.search(claim):
-            claims.show(claim, "never measured", target, "short")
-
-    for threads, row in table["threads"].items():
-        processor = file.stem.removeprefix(f"speed-{precision}-{size}-")
-        where = f"{size} {precision}, {threads} thread{'s' if threads != '1' else ''}, {processor}"
-        for mode, least in RATIOS[precision].items():
-            goal = STRETCH.get(precision, {}).get(mode)
-            target = f">= {least}" + (f" ({goal})" if goal else "")
-            line(f"{where}: tokens/s of PyTorch's, {mode}", lambda row=row, mode=mode: row[mode]["ratio"], lambda ratio, least=least: ratio >= least, target)
-        line(f"{where}: peak memory of eager's", lambda row=row: row["eager"]["memory_ratio"], lambda share: share <= MOST_MEMORY,
-             f"<= {MOST_MEMORY}")
-        line(f"{where}: share of the measured peak", lambda row=row: row["atoll"]["share_of_peak"], lambda share: True, f"goal {GOAL_SHARE}")
+    processor = file.stem.removeprefix(f"speed-{precision}-{size}-")
+    table = json.loads(file.read_text()) if file.exists() else None
+    is_current = table is not None and table["code"] == code_hash(CODE)
+    for threads in THREADS:
+        for claim, figure, met, target in lines_of(precision, size, processor, threads):
+            if table is not None:
+                row = table["threads"][threads]
+                claims.kept(claim, lambda row=row, figure=figure: figure(row), met, target, lambda: is_current, "{:.2f}")
+            elif ONLY.search(claim):
+                claims.show(claim, "never measured", target, "short")
 
 
 # --- islands of processes ---
@@ -144,7 +151,7 @@ def main():
     try:
         for precision in RATIOS:
             for size in ("34m", "135m"):
-                if is_asked(f"{precision}-{size}", f"{size} {precision}"):
+                if is_asked(precision, size):
                     try:
                         measure_table(precision, size)
                     except Exception as error:  # What was kept is shown, and the other claims.

@@ -13,13 +13,16 @@
 #include "atoll/base/clock.h"
 #include "atoll/base/error.h"
 #include "atoll/base/interrupt.h"
+#include "atoll/base/machine_memory.h"
 #include "atoll/base/number.h"
 #include "atoll/base/process.h"
 #include "atoll/cli/command_line.h"
 #include "atoll/cli/whole_number.h"
+#include "atoll/data/mixture.h"
 #include "atoll/identity/invite.h"
 #include "atoll/method/method.h"
 #include "atoll/net/address.h"
+#include "atoll/plan/training_memory.h"
 #include "atoll/run/follower_processes.h"
 #include "atoll/run/launcher.h"
 #include "atoll/run/link_rate.h"
@@ -101,14 +104,25 @@ void take_shape(run::RunConfig& config, const std::filesystem::path& init,
   config.model = loaded.model;
 }
 
+/// Each island looks at its own share of the machine when it begins; this looks before any does.
+void require_memory_for_all(const run::RunConfig& config, int64_t processes) {
+  if (config.adapter.is_on() || config.train.device != "cpu") return;
+  weights::ModelConfig model = config.model;
+  if (model.vocab_size == 0) model.vocab_size = data::Mixture::open(config.data.path).vocab_size();
+  const int64_t num_islands = config.swarm.num_replicas();
+  plan::TrainingFit fit =
+      plan::fit_of_leader(model, config.train, config.sync, num_islands, processes);
+  fit.memory_bytes = usable_memory_bytes() / static_cast<double>(num_islands * processes);
+  plan::require_memory(fit, num_islands);
+}
+
 void launch_islands(const TrainRequest& request, const std::string& link_rate, bool together,
                     int64_t processes) {
   const SystemClock clock;
   run::RunConfig config = request.config;
   if (config.train.threads == 0) {
-    config.train.threads =
-        std::max<int64_t>(1, std::thread::hardware_concurrency() /
-                                 (config.swarm.num_replicas() * std::max<int64_t>(1, processes)));
+    config.train.threads = std::max<int64_t>(
+        1, std::thread::hardware_concurrency() / (config.swarm.num_replicas() * processes));
   }
   if (method::period(config.sync) > config.train.steps) {
     fmt::print(stderr,
@@ -116,13 +130,14 @@ void launch_islands(const TrainRequest& request, const std::string& link_rate, b
                "once, after the last step\n",
                config.sync.sync_every, config.train.steps);
   }
+  require_memory_for_all(config, processes);
   watch_interrupts();
   const auto islands = run::launch({.program = sibling_program("atoll"),
                                     .folder = request.folder,
                                     .config = config,
                                     .link_rate = link_rate,
                                     .init = request.init,
-                                    .processes = std::max<int64_t>(1, processes),
+                                    .processes = processes,
                                     .together = together},
                                    clock);
   if (request.json) {
@@ -252,6 +267,12 @@ void train(const TrainArguments& arguments, char** argv, const TrainHere& here) 
   }
   check_processes(arguments, alone, asked.has_value());
   check_devices(arguments, request.config);
+  const int64_t processes = asked ? asked->place.size : std::max<int64_t>(1, arguments.processes);
+  if (processes == 1 && request.config.train.shard != "none") {
+    fmt::print(stderr,
+               "atoll: warning: train.shard = {}: an island of one process has all itself\n",
+               request.config.train.shard);
+  }
   if (asked) here.meet(*asked);
   std::string& servers = request.config.adapter.servers;
   servers = servers_said(servers);
@@ -270,7 +291,7 @@ void train(const TrainArguments& arguments, char** argv, const TrainHere& here) 
   if (alone) {
     here.train(request);
   } else {
-    launch_islands(request, arguments.link_rate, arguments.together, arguments.processes);
+    launch_islands(request, arguments.link_rate, arguments.together, processes);
   }
 }
 

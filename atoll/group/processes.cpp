@@ -67,7 +67,17 @@ void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration p
   while (true) {
     missing.clear();
     for (int64_t rank = 0; rank < place.size; ++rank) {
-      if (!Watch::is_announced(store, rank)) missing.push_back(rank);
+      const auto size = Watch::announced_size(store, rank);
+      if (!size) {
+        missing.push_back(rank);
+      } else if (*size != fmt::format("{}", place.size)) {
+        // The store ends with process 0, and the others are to read this there too.
+        if (place.leads()) std::this_thread::sleep_for(kSlice);
+        throw InputError(fmt::format(
+            "process {} of this island was started as one of {}, and process {} as one of {}; "
+            "start all with the same number of processes",
+            rank, *size, place.rank, place.size));
+      }
     }
     timer.answered();
     if (missing.empty()) return;
@@ -92,7 +102,7 @@ class Processes::Shell {
                [place = place_](Duration silence) { leave_silent_store(place, silence); }),
         store_(open_store(place_, options.timeout)) {
     try {
-      Watch::announce(*store_, place_.rank);
+      Watch::announce(*store_, place_);
       wait_for_all(*store_, place_, options.timeout, clock_, timer_);
       backend_ = make_backend(c10::make_intrusive<c10d::PrefixStore>("backend", store_), place_,
                               options.timeout);

@@ -33,17 +33,21 @@ constexpr char kEnded = '!';
 
 std::string sign_key(int64_t rank) { return fmt::format("sign/{}", rank); }
 std::string host_key(int64_t rank) { return fmt::format("host/{}", rank); }
+std::string size_key(int64_t rank) { return fmt::format("size/{}", rank); }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace
 
-void Watch::announce(c10d::Store& store, int64_t rank) {
-  write(store, sign_key(rank), "0");
-  write(store, host_key(rank), machine_name());
+void Watch::announce(c10d::Store& store, const run::ProcessPlace& place) {
+  write(store, sign_key(place.rank), "0");
+  write(store, host_key(place.rank), machine_name());
+  write(store, size_key(place.rank), fmt::format("{}", place.size));
 }
 
-bool Watch::is_announced(c10d::Store& store, int64_t rank) { return store.check({host_key(rank)}); }
+std::optional<std::string> Watch::announced_size(c10d::Store& store, int64_t rank) {
+  return read(store, size_key(rank), Duration::zero());
+}
 
 Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock,
              AnswerTimer& timer)

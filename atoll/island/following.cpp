@@ -16,6 +16,7 @@
 #include "atoll/data/mixture.h"
 #include "atoll/island/checkpoints.h"
 #include "atoll/island/materials.h"
+#include "atoll/island/out_of_memory.h"
 #include "atoll/island/training_run.h"
 #include "atoll/model/torch_error.h"
 #include "atoll/run/own_share.h"
@@ -75,7 +76,8 @@ run::RunConfig own_config(const std::string& leaders, const Asked& asked,
 class Followed {
  public:
   Followed(group::Processes& processes, run::RunConfig config, const Command& begin)
-      : config_(std::move(config)),
+      : place_(processes.place()),
+        config_(std::move(config)),
         materials_(gather(
             config_, {}, {}, nullptr, [](const Event&) {}, processes.place())),
         learner_(checked_learner(begin)),
@@ -92,7 +94,8 @@ class Followed {
         return share_.take_values();
       case Kind::kGradient:
         share_.clear_gradients();
-        gradient_.add(command.unit);
+        with_memory_advice(config_, materials_.model.device(), place_,
+                           [&] { gradient_.add(command.unit); });
         return;
       case Kind::kUpdate:
         return share_.update(command.number, {.lr = command.lr,
@@ -135,6 +138,7 @@ class Followed {
     return make_learner(materials_, config_.train);
   }
 
+  run::ProcessPlace place_;
   run::RunConfig config_;
   Materials materials_;
   const std::unique_ptr<train::Learner> learner_;

@@ -17,6 +17,7 @@
 #include "atoll/island/joining.h"
 #include "atoll/island/materials.h"
 #include "atoll/island/membership.h"
+#include "atoll/island/out_of_memory.h"
 #include "atoll/island/training_run.h"
 #include "atoll/model/torch_error.h"
 #include "atoll/run/events.h"
@@ -82,18 +83,21 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
   Materials materials = gather(config, folder, init, find_servers, events, place_of(processes));
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
-  TrainingRun run({.config = config,
-                   .folder = folder,
-                   .materials = materials,
-                   .averager = alone,
-                   .clock = clock,
-                   .processes = processes,
-                   .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
-                   .on_progress = on_progress,
-                   .events = events});
-  if (checkpoint) run.resume(*checkpoint);
+  std::optional<TrainingRun> run;
+  TrainingParts parts{.config = config,
+                      .folder = folder,
+                      .materials = materials,
+                      .averager = alone,
+                      .clock = clock,
+                      .processes = processes,
+                      .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
+                      .on_progress = on_progress,
+                      .events = events};
+  with_memory_advice(config, materials.model.device(), place_of(processes),
+                     [&] { run.emplace(std::move(parts)); });
+  if (checkpoint) run->resume(*checkpoint);
   try {
-    return value_of(run.train(), folder);
+    return value_of(run->train(), folder);
   } catch (const Interrupted& interrupted) {
     if (weights::list_checkpoints(folder / "checkpoints").empty()) throw;
     throw Interrupted(

@@ -23,17 +23,6 @@
 namespace atl::island {
 namespace {
 
-/// Where a machine's memory is full the system ends the process with no word why. Activations are
-/// an estimate: it must be well over.
-void require_memory(const run::RunConfig& config, at::Device device,
-                    const run::ProcessPlace& place) {
-  if (!device.is_cpu()) return;
-  const plan::TrainingFit fit = training_fit(config, device, place);
-  const double least = plan::state_bytes(fit) + 0.7 * plan::pass_bytes(fit, fit.rows_at_a_time());
-  if (least <= fit.memory_bytes) return;
-  throw InputError(fmt::format("this machine has too little memory: {}", plan::memory_advice(fit)));
-}
-
 void begin_with(const run::InitialModel& init, model::Model& model, const EventSink& events) {
   model::load_weights(model, weights::ModelFiles(init.folder(), model.config()));
   for (const std::string& sentence : model.parameters().not_finite()) {
@@ -159,10 +148,11 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   }
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
-  if (!is_frozen) require_memory(config, device, place);
-  model::Model model = is_frozen
-                           ? load_frozen(config)
-                           : model::Model(config.model, device, train::purpose_of(config.train));
+  if (!is_frozen && device.is_cpu()) plan::require_memory(training_fit(config, device, place));
+  model::Model model = with_memory_advice(config, device, place, [&] {
+    return is_frozen ? load_frozen(config)
+                     : model::Model(config.model, device, train::purpose_of(config.train));
+  });
   model.set_activation_checkpointing(config.train.activation_checkpointing);
   std::unique_ptr<model::Adapter> adapter;
   std::unique_ptr<train::FrozenLayers> servers;

@@ -17,6 +17,8 @@ double memory_of(c10::Device device) {
   return static_cast<double>(allocator->getMemoryInfo(device.index()).second);
 }
 
+}  // namespace
+
 /// Allocators of devices throw errors of a type of their own, the CPU's says it in words.
 bool is_out_of_memory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
@@ -24,30 +26,23 @@ bool is_out_of_memory(const c10::Error& error) {
          std::string::npos;
 }
 
-}  // namespace
-
 plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device,
                                const run::ProcessPlace& place) {
   const int64_t sharing = device.is_cpu() ? place.local_size : 1;
-  return {.model = config.model,
-          .train = config.train,
-          .rows = config.train.batch_rows / config.swarm.num_replicas(),
-          .num_processes = place.size,
-          .memory_bytes = memory_of(device) / static_cast<double>(sharing)};
+  plan::TrainingFit fit = plan::fit_of_leader(config.model, config.train, config.sync,
+                                              config.swarm.num_replicas(), place.size);
+  fit.memory_bytes = memory_of(device) / static_cast<double>(sharing);
+  if (!place.leads()) fit.kept = {};
+  return fit;
 }
 
-void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device,
-             const run::ProcessPlace& place) {
-  if (!is_out_of_memory(error)) throw;
-  if (config.adapter.is_on()) {
-    throw InputError(
-        fmt::format("{} is out of memory; fewer rows at a time need less: "
-                    "train.micro_batch_rows, of {}",
-                    device.str(), training_fit(config, device, place).rows));
-  }
-  throw InputError(fmt::format("{} is out of memory: {}", device.str(),
-                               plan::memory_advice(training_fit(config, device, place),
-                                                   /*was_tried=*/true)));
+void advise(const run::RunConfig& config, c10::Device device, const run::ProcessPlace& place) {
+  const plan::TrainingFit fit = training_fit(config, device, place);
+  const std::string advice =
+      config.adapter.is_on()
+          ? fmt::format("fewer rows at a time need less: train.micro_batch_rows, of {}", fit.rows)
+          : plan::memory_advice(fit, /*was_tried=*/true);
+  throw InputError(fmt::format("{} is out of memory: {}", device.str(), advice));
 }
 
 }  // namespace atl::island

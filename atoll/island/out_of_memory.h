@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
+#include "atoll/base/out_of_memory.h"
 #include "atoll/plan/training_memory.h"
 #include "atoll/run/config.h"
 #include "atoll/run/process_place.h"
@@ -13,19 +14,23 @@ namespace atl::island {
 plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device,
                                const run::ProcessPlace& place);
 
-/// Called where it was caught: throws InputError with advice if that is what it says, else the
-/// error again.
-[[noreturn]] void explain(const c10::Error& error, const run::RunConfig& config, c10::Device device,
-                          const run::ProcessPlace& place);
+bool is_out_of_memory(const c10::Error& error);
 
-/// What `compute` gives.
+/// Throws InputError.
+[[noreturn]] void advise(const run::RunConfig& config, c10::Device device,
+                         const run::ProcessPlace& place);
+
+/// What `compute` gives. Where memory is used up it throws InputError that says what would fit.
 template <typename Compute>
 auto with_memory_advice(const run::RunConfig& config, c10::Device device,
                         const run::ProcessPlace& place, const Compute& compute) {
   try {
     return compute();
+  } catch (const OutOfMemory&) {
+    advise(config, device, place);
   } catch (const c10::Error& error) {
-    explain(error, config, device, place);
+    if (!is_out_of_memory(error)) throw;
+    advise(config, device, place);
   }
 }
 

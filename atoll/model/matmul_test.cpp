@@ -14,6 +14,7 @@
 
 #include "atoll/model/composite.h"
 #include "atoll/model/product_library.h"
+#include "atoll/model/tile_products.h"
 
 namespace atl::model {
 namespace {
@@ -162,13 +163,13 @@ TEST(MatmulTest, NothingTimesNothingIsZero) {
 
 TEST(MatmulTest, TheCpusKindSuggestsTheUsualOne) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512dq")) {
+  if (__builtin_cpu_is("amd") && __builtin_cpu_supports("x86-64-v4")) {
     EXPECT_EQ(libraries_for(ProductTypes::kFp32).front(), kOneDnn)
         << "products are half as fast as the docs say";
   } else {
     EXPECT_EQ(libraries_for(ProductTypes::kFp32).front(), kMkl);
   }
-  const bool has_bf16 = __builtin_cpu_supports("avx512bf16");
+  const bool has_bf16 = has_tiles(at::kBFloat16);
   EXPECT_EQ(libraries_for(ProductTypes::kBf16).front(), has_bf16 ? kOneDnn : kWidened);
   if (has_bf16 && __builtin_cpu_is("intel")) {
     EXPECT_EQ(libraries_for(ProductTypes::kBf16ToFp32).front(), kMkl);

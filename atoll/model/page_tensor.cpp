@@ -15,7 +15,7 @@
 
 #include "atoll/base/check.h"
 #include "atoll/base/descriptor.h"
-#include "atoll/base/error.h"
+#include "atoll/base/out_of_memory.h"
 #include "atoll/base/progress.h"
 #include "atoll/base/spare_pages.h"
 #include "atoll/model/pooled_tensors.h"
@@ -129,8 +129,8 @@ at::Tensor page_zeros(int64_t size, at::ScalarType type) {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    throw InputError(fmt::format("there is no memory for {} of parameters, gradients or moments",
-                                 format_bytes(bytes)));
+    throw OutOfMemory(fmt::format("there is no memory for {} of parameters, gradients or moments",
+                                  format_bytes(bytes)));
   }
   auto pages = std::make_unique<Pages>(memory, bytes);
   return at::for_blob(memory, {size})

@@ -57,9 +57,6 @@ const ProductKernel& product_kernel();
 /// All that this processor can run, the plain one first: for those who compare them.
 std::span<const ProductKernel* const> product_kernels();
 
-/// Whether this processor is an x86 with AVX-512, and its products of BF16.
-bool has_bf16_vectors();
-
 extern const ProductKernel kPlainProduct;
 #if defined(__x86_64__)
 extern const ProductKernel kAvx2Product;    // And FMA.

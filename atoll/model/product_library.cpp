@@ -19,7 +19,6 @@
 
 #include "atoll/base/check.h"
 #include "atoll/model/composite.h"
-#include "atoll/model/product_kernel.h"
 #include "atoll/model/tile_products.h"
 
 // LibTorch's own way to oneDNN, which no header of its names. Without it, or where it is not exact,
@@ -59,7 +58,7 @@ bool has_wide_vectors() {
 
 bool has_bf16_arithmetic() {
 #if defined(__x86_64__)
-  return has_bf16_vectors();
+  return has_tiles(at::kBFloat16);
 #else
   return true;
 #endif

@@ -73,14 +73,6 @@ std::span<const ProductKernel* const> product_kernels() {
 
 const ProductKernel& product_kernel() { return *product_kernels().back(); }
 
-bool has_bf16_vectors() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
 /// One thread's way to the weights of kPanel outputs, some inputs at a time.
 class StoredMatrix::Panel {
  public:

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <exception>
 
-#include "atoll/model/product_kernel.h"
+#include "atoll/model/tile_products.h"
 
 // LibTorch's own way to them, which no header of its names everywhere; weak, so that one without
 // them links.
@@ -23,8 +23,8 @@ namespace atl::model {
 namespace {
 
 bool multiplies_bf16() {
-  return has_bf16_vectors() || (at::native::cpublas::could_pack != nullptr &&
-                                at::native::cpublas::could_pack(c10::kBFloat16));
+  return has_tiles(at::kBFloat16) || (at::native::cpublas::could_pack != nullptr &&
+                                      at::native::cpublas::could_pack(c10::kBFloat16));
 }
 
 /// A 2 x 2 product of small whole numbers, which BF16 has.

@@ -269,8 +269,8 @@ void put(uint16_t* to, __m512 values, bool /*adds*/) {
 }
 
 /// out (8, 32), rows `stride` apart = or += sums + rows columns, where `sums` (8, 32) may be null
-/// for zeros. The first row is the panel's `row`. It brings nearer what is multiplied kNearSteps
-/// later: those rows, and as many lines of the columns.
+/// for zeros. The first row is the panel's `row`. It brings nearer where results go, and what is
+/// multiplied kNearSteps later: those rows, and as many lines of the columns.
 template <typename Out>
 void multiply_eight_rows(int64_t num_steps, const uint16_t* rows, const uint16_t* columns,
                          int64_t row, const float* sums, Out* out, int64_t stride, bool adds) {
@@ -278,9 +278,11 @@ void multiply_eight_rows(int64_t num_steps, const uint16_t* rows, const uint16_t
   __m512 high[kRowsAtOnce];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRowsAtOnce; ++i) {
-    const float* const from = sums + i * kPanelLanes;
-    low[i] = sums != nullptr ? _mm512_load_ps(from) : _mm512_setzero_ps();
-    high[i] = sums != nullptr ? _mm512_load_ps(from + kTileLanes) : _mm512_setzero_ps();
+    low[i] = high[i] = _mm512_setzero_ps();
+    if (sums != nullptr) {
+      low[i] = _mm512_load_ps(sums + i * kPanelLanes);
+      high[i] = _mm512_load_ps(sums + i * kPanelLanes + kTileLanes);
+    }
     __builtin_prefetch(out + i * stride, 1);
     __builtin_prefetch(out + i * stride + kPanelLanes - 1, 1);
   }

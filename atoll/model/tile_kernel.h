@@ -49,8 +49,8 @@ template <typename T>
 void pack_panel(Side side, const Factor<T>& factor, int64_t num_lanes, int64_t depth,
                 uint16_t* panel);
 
-/// What is to come nearer while others are multiplied. Where fewer than kPanelsAhead stay, the rest
-/// of the panel that comes by is left to the processor.
+/// What is to come nearer while others are multiplied by AMX. Where fewer than kPanelsAhead stay,
+/// the rest of the panel that comes by is left to the processor.
 struct Ahead {
   const void* panel;   // A part of one: num_steps * kStepSize * kNumParts / kPanelsAhead BF16s.
   const void* out;     // Where the next results go: 32 rows of 128 bytes.

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "atoll/base/check.h"
-#include "atoll/model/product_kernel.h"
 #include "atoll/model/tile_kernel.h"
 
 #if defined(__x86_64__)
@@ -30,6 +29,10 @@ constexpr int64_t kMostPassing = 64;
 constexpr int kTileData = 18;                  // The part of a thread's state that tiles are.
 constexpr int kAskForState = 0x1023;           // ARCH_REQ_XCOMP_PERM.
 constexpr unsigned kHasBf16Tiles = 0x1400000;  // AMX-BF16 and AMX-TILE.
+
+bool has_bf16_vectors() {
+  return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16");
+}
 
 /// The processor has it, and the system lets this process use it.
 bool has_amx() {
@@ -63,7 +66,7 @@ class Product {
     passing_size_ = std::min(kMostPassing, num_panels(passing().num_lanes)) * panel_size();
     const int64_t panels = num_panels(staying().num_lanes);
     const auto panel_bytes = panel_size() * static_cast<int64_t>(sizeof(uint16_t));
-    group_ = std::clamp<int64_t>(panels / num_threads_, 1,
+    group_ = std::clamp<int64_t>(panels / (2 * num_threads_), 1,
                                  std::min(kPanelsAhead, kNearBytes / panel_bytes));
     const int64_t own_panels = std::min(num_threads_, panels) * group_;
     memory_ = at::empty({passing_size_ + own_panels * panel_size()}, at::kBFloat16);
@@ -90,6 +93,9 @@ class Product {
   static constexpr int64_t kDepth = kParts<T> > 1              ? 512
                                     : sizeof(Out) == sizeof(T) ? kMostDepthIntoBf16
                                                                : 1024;
+
+  /// Else by AMX.
+  static bool is_by_vectors() { return kParts<T> == 1 && !has_amx(); }
 
   const Lanes& staying() const { return rows_stay_ ? rows_ : columns_; }
   const Lanes& passing() const { return rows_stay_ ? columns_ : rows_; }
@@ -120,28 +126,34 @@ class Product {
 
   /// All staying panels by `count` of those that pass.
   void multiply_block(int64_t k, int64_t first, int64_t count) const {
-    share(count, 1, [&](int64_t i, int64_t /*size*/, int64_t /*thread*/) {
+    share(count, {1, 1}, [&](int64_t i, int64_t /*size*/, int64_t /*thread*/) {
       pack(passing(), first + i, k, memory(i * panel_size()));
     });
-    share(num_panels(staying().num_lanes), group_,
-          [&](int64_t begin, int64_t size, int64_t thread) {
-            std::optional<TilesInUse> tiles;
-            if (has_amx()) tiles.emplace();
-            uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
-            for (int64_t j = 0; j < size; ++j)
-              pack(staying(), begin + j, k, own + j * panel_size());
-            multiply_group(k, begin, size, own, first, count);
-          });
+    // By AMX many at a time, as what passes is brought nearer in parts.
+    const Sizes sizes{is_by_vectors() ? 1 : group_, group_};
+    share(num_panels(staying().num_lanes), sizes, [&](int64_t begin, int64_t size, int64_t thread) {
+      std::optional<TilesInUse> tiles;
+      if (!is_by_vectors()) tiles.emplace();
+      uint16_t* const own = memory(passing_size_ + thread * group_ * panel_size());
+      for (int64_t j = 0; j < size; ++j) pack(staying(), begin + j, k, own + j * panel_size());
+      multiply_group(k, begin, size, own, first, count);
+    });
   }
 
-  /// Who is done takes the next ones, `most` of `count` at a time and fewer towards the end, so
-  /// that all end together: neighbours may slow one of the cores down to two fifths.
+  struct Sizes {
+    int64_t least;
+    int64_t most;
+  };
+  /// Who is done takes the next ones, fewer of them towards the end: neighbours may slow one of the
+  /// cores down to two fifths.
   template <typename Use>
-  void share(int64_t count, int64_t most, const Use& use) const {
+  void share(int64_t count, Sizes sizes, const Use& use) const {
     std::atomic<int64_t> next = 0;
     at::parallel_for(0, std::min(count, num_threads_), 1, [&](int64_t thread, int64_t /*end*/) {
       for (int64_t begin = next; begin < count;) {
-        const int64_t size = std::clamp<int64_t>((count - begin) / num_threads_, 1, most);
+        const int64_t left = count - begin;
+        const int64_t part = num_threads_ == 1 ? left : left / (2 * num_threads_);
+        const int64_t size = std::min(std::clamp(part, sizes.least, sizes.most), left);
         if (!next.compare_exchange_weak(begin, begin + size)) continue;
         use(begin, size, thread);
         begin = next;
@@ -175,33 +187,26 @@ class Product {
     const bool is_whole = num_rows == kPanelLanes && num_columns == kPanelLanes;
     const bool adds = out_.accumulates || k > 0;
     Out* const out = out_at(at);
-    if constexpr (kParts<T> == 1) {
-      if (is_whole && !has_amx()) {
+    alignas(64) float sums[kPanelLanes * kPanelLanes];
+    if (is_by_vectors()) {
+      if (is_whole) {
         return multiply_panels_by_vectors(num_steps(k), first, second, out, out_.stride, adds);
       }
-    }
-    if constexpr (sizeof(Out) == sizeof(float)) {
-      if (is_whole && !adds) {
-        return multiply_panels(num_steps(k), first, second, out, out_.stride, ahead);
+      multiply_panels_by_vectors(num_steps(k), first, second, sums, kPanelLanes, /*adds=*/false);
+    } else {
+      constexpr auto kMultiply = multiply_panels_by_amx<kParts<T>>;
+      if constexpr (sizeof(Out) == sizeof(float)) {
+        if (is_whole && !adds) {
+          return kMultiply(num_steps(k), first, second, out, out_.stride, ahead);
+        }
       }
+      kMultiply(num_steps(k), first, second, sums, kPanelLanes, ahead);
     }
-    alignas(64) float sums[kPanelLanes * kPanelLanes];
-    multiply_panels(num_steps(k), first, second, sums, kPanelLanes, ahead);
     if constexpr (sizeof(Out) == sizeof(float)) {
       put_sums(sums, num_rows, num_columns, out, out_.stride, adds);
     } else {
       put_sums(sums, num_rows, num_columns, out, out_.stride);
     }
-  }
-
-  static void multiply_panels(int64_t num_steps, const uint16_t* first, const uint16_t* second,
-                              float* sums, int64_t stride, const Ahead& ahead) {
-    if constexpr (kParts<T> == 1) {
-      if (!has_amx()) {
-        return multiply_panels_by_vectors(num_steps, first, second, sums, stride, /*adds=*/false);
-      }
-    }
-    multiply_panels_by_amx<kParts<T>>(num_steps, first, second, sums, stride, ahead);
   }
 
   int64_t k_;
@@ -211,7 +216,7 @@ class Product {
   bool rows_stay_;
   int64_t most_depth_;
   int64_t passing_size_;
-  int64_t group_;  // Panels that a thread keeps at a time.
+  int64_t group_;  // Panels that a thread keeps at a time, at most.
   int64_t num_threads_ = at::get_num_threads();
   at::Tensor memory_;  // Passing panels, then those of each thread.
 };

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "atoll/base/error.h"
 #include "atoll/base/progress.h"
-#include "atoll/plan/plan_memory.h"
 
 namespace atl::plan {
 namespace {
@@ -45,21 +45,49 @@ std::string changed_words(const method::TrainOptions& from, const method::TrainO
 
 }  // namespace
 
+TrainingFit fit_of_leader(const weights::ModelConfig& model, const method::TrainOptions& train,
+                          const method::SyncOptions& sync, int64_t num_islands,
+                          int64_t num_processes) {
+  method::SyncOptions known = sync;
+  if (known.codec == "auto")
+    known.codec = "fp32";  // What is chosen when links are known is smaller.
+  return {
+      .model = model,
+      .train = train,
+      .rows = train.batch_rows / num_islands,
+      .num_processes = num_processes,
+      .kept = method_memory(size_of(model).params, known, static_cast<int>(num_islands), train)};
+}
+
 double state_bytes(const TrainingFit& fit) {
-  const PlannedMemory state = with_state({}, size_of(fit.model), fit.train, fit.num_processes);
-  return state.parameters + state.gradients + state.moments;
+  const PlannedMemory state =
+      with_state(fit.kept, size_of(fit.model), fit.train, fit.num_processes);
+  return fit.is_on_cpu() ? state.device - state.checkpoint : state.device;
 }
 
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time) {
   return pass_memory(fit.model, fit.train).bytes(rows_at_a_time);
 }
 
+void require_memory(const TrainingFit& fit, int64_t num_islands) {
+  // Activations, and what a round has at a time, are estimates.
+  TrainingFit without_method = fit;
+  without_method.kept = {};
+  const double sure = state_bytes(without_method);
+  const double about = state_bytes(fit) - sure + pass_bytes(fit, fit.rows_at_a_time());
+  if (sure + 0.7 * about <= fit.memory_bytes) return;
+  throw InputError(fmt::format("this machine has too little memory{}: {}",
+                               num_islands > 1 ? fmt::format(" for {} islands", num_islands) : "",
+                               memory_advice(fit)));
+}
+
 std::string memory_advice(const TrainingFit& fit, bool was_tried) {
   const int64_t rows = fit.rows_at_a_time();
   std::string text = fmt::format(
-      "{} row{} of {} tokens at a time need about {}, parameters, gradients and moments {}, and "
+      "{} row{} of {} tokens at a time need about {}, parameters, gradients{} {}, and "
       "there are {}; ",
       rows, rows == 1 ? "" : "s", fit.train.sequence_length, format_bytes(pass_bytes(fit, rows)),
+      fit.kept.device > 0 ? ", moments and what the method keeps" : " and moments",
       format_bytes(state_bytes(fit)), format_bytes(fit.memory_bytes));
   const int64_t fewer = rows_that_fit(fit, was_tried ? rows / 2 : rows - 1);
   if (fewer > 0) return text + fmt::format("fewer would fit: --train.micro_batch_rows={}", fewer);

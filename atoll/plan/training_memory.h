@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "atoll/method/sync_options.h"
 #include "atoll/method/train_options.h"
+#include "atoll/plan/plan_memory.h"
 #include "atoll/weights/config.h"
 
 namespace atl::plan {
@@ -16,6 +18,7 @@ struct TrainingFit {
   int64_t rows = 1;           // The replica's share of a step: micro_batch_rows at a time, 0: all.
   int64_t num_processes = 1;  // Of the replica.
   double memory_bytes = 0;
+  PlannedMemory kept = {};  // For the method, by process 0 (method_memory()).
 
   bool is_on_cpu() const { return train.device == "cpu"; }
   /// Micro-batches are dealt to processes whole, or their rows are (group/share.h).
@@ -26,12 +29,21 @@ struct TrainingFit {
   }
 };
 
-/// Parameters, gradients and moments; with BF16 the rounded parameters too. Process 0's: of several
-/// no other has more.
+/// Process 0 of one of so many islands that share train.batch_rows; its memory_bytes is to be set.
+TrainingFit fit_of_leader(const weights::ModelConfig& model, const method::TrainOptions& train,
+                          const method::SyncOptions& sync, int64_t num_islands,
+                          int64_t num_processes);
+
+/// Parameters, gradients and moments, with BF16 the rounded parameters too, and what the method
+/// keeps; on a CPU without copies for checkpoints. Process 0's: of several no other has more.
 double state_bytes(const TrainingFit& fit);
 
 /// About what activations of so many rows at a time need beside them.
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time);
+
+/// Where a machine's memory is full the system ends a process with no word why: throws InputError
+/// with memory_advice() if much more is needed than there is. So many islands are on this machine.
+void require_memory(const TrainingFit& fit, int64_t num_islands = 1);
 
 /// How much is needed and there, and which settings to change, with values that would fit: the end
 /// of a sentence that says what went wrong. What `was_tried` does not fit, whatever is reckoned.

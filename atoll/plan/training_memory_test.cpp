@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "atoll/base/error.h"
+
 namespace atl::plan {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::ThrowsMessage;
 
 TrainingFit fit_in(double memory_bytes) {
   return {.model = {.vocab_size = 8192,
@@ -81,6 +84,34 @@ TEST(TrainingMemory, ShardsMoreWhereThatIsWhatFits) {
   fit.train.device = "cpu";
   fit.train.optimizer = "muon";
   EXPECT_THAT(memory_advice(fit), Not(HasSubstr("train.shard")));
+}
+
+TEST(TrainingMemory, WhatTheMethodKeepsIsPartOfIt) {
+  const TrainingFit plain = fit_in(1e9);
+  const double params = size_of(plain.model).params;
+  TrainingFit leader =
+      fit_of_leader(plain.model, plain.train, {.method = "diloco"}, /*num_islands=*/2, 1);
+  EXPECT_EQ(leader.rows, plain.train.batch_rows / 2);
+  // Global copy and momentum, before and after a round, and the outer gradient.
+  EXPECT_GE(state_bytes(leader), state_bytes(plain) + 5 * 4 * params);
+  leader.memory_bytes = state_bytes(plain) + pass_bytes(leader, leader.rows_at_a_time());
+  EXPECT_THAT([&] { require_memory(leader); },
+              ThrowsMessage<InputError>(HasSubstr("moments and what the method keeps")));
+  leader.kept = {};
+  EXPECT_NO_THROW(require_memory(leader));
+}
+
+TEST(TrainingMemory, AChosenCodecIsNotKnownYet) {
+  const TrainingFit plain = fit_in(1e9);
+  EXPECT_GT(state_bytes(fit_of_leader(plain.model, plain.train,
+                                      {.method = "diloco", .codec = "auto"}, 2, 1)),
+            state_bytes(plain));
+}
+
+TEST(TrainingMemory, SeveralIslandsOfAMachineAreNamed) {
+  EXPECT_THAT(
+      [] { require_memory(fit_in(1e6), 3); },
+      ThrowsMessage<InputError>(HasSubstr("this machine has too little memory for 3 islands: ")));
 }
 
 TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {

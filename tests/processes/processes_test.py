@@ -172,9 +172,11 @@ class LossesTest(ProcessesTestCase):
         for shard in "none", "zero1", "zero3":
             self.train(shard, "--processes-per-island", "2", code=code, log=f"log-{shard}", train__shard=shard, **settings)
             self.assertIn("training diverged", self.said(f"log-{shard}"))
-        for more in [], ["--processes-per-island", "2"]:
-            self.train("bf16", *more, code=code, log=f"log-bf16{len(more)}", train__precision="bf16", **settings)
-            self.assertIn("training diverged", self.said(f"log-bf16{len(more)}"))
+        for processes, shard in (1, "none"), (2, "none"), (2, "zero3"):
+            log = f"log-bf16-{processes}-{shard}"
+            self.train(f"run-{log}", "--processes-per-island", str(processes), code=code, log=log, train__precision="bf16", train__shard=shard,
+                       **settings)
+            self.assertIn("training diverged", self.said(log))
 
     def test_islands_of_several_processes_agree(self):
         several = {"sync.method": "diloco", "sync.sync_every": 5}
@@ -269,6 +271,13 @@ class LostTest(ProcessesTestCase):
         alone = self.start(words, as_torchrun(1, 3, port), log="other")
         self.finish(alone, code=1, log="other")
         self.assertIn("process 1 of 3 found nobody", self.said("other"))
+
+    def test_numbers_of_processes_that_differ(self):
+        port = self.port()
+        processes = [self.start(self.words("run"), as_torchrun(rank, 2 + rank, port), log=f"log-{rank}") for rank in (0, 1)]
+        for rank, process in enumerate(processes):
+            self.finish(process, code=1, log=f"log-{rank}")
+            self.assertIn(f"was started as one of {3 - rank}", self.said(f"log-{rank}"))
 
     def test_an_island_that_lost_a_process_comes_back(self):
         settings = {**ENDLESS, "sync.method": "diloco", "sync.sync_every": 10, "train.batch_rows": 8}
@@ -368,6 +377,10 @@ class SrunTest(ProcessesTestCase):
         os.kill(tasks[0], signal.SIGKILL)
         self.assertNotEqual(process.wait(DEADLINE_S), 0)
         self.assertIn("process 1 of this island", self.said())
+        before = steps_taken(self.folder / "run")
+        process = self.srun(*self.words("run", **ENDLESS))
+        wait_for(lambda: steps_taken(self.folder / "run") > before or process.poll() is not None, "the run to go on")
+        self.assertIsNone(process.poll(), self.said())
 
     def is_task(self, path, rank):
         try:

@@ -613,6 +613,15 @@ class RunTest(unittest.TestCase):
         result = run(*train(self.folder / "run", train__batch_rows=2**24))
         self.assert_fails(result, 1, "too little memory", f"{2**24} rows", "fewer would fit: --train.micro_batch_rows=")
 
+    def test_memory_that_runs_out(self):
+        """A limit that the program cannot know before."""
+        words = train(self.folder / "run", model__hidden_size=4096, model__num_layers=8, model__num_heads=32)
+        process = subprocess.Popen(["prlimit", f"--as={3 * 2**30}", ATOLL, *map(str, words)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        code, _, err = finish(process)
+        self.assertEqual(code, 1, err)
+        self.assertRegex(err, "memory: .* rows? of 32 tokens .*(would fit|choose a smaller model)")
+
     def test_a_device_that_is_not_there(self):
         for device in ("cuda:77", "toaster", "meta"):
             option = "--train.device=" + device
