@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make claims-speed: the inner step beside PyTorch, islands of several processes, BF16, the race over a slow line.
+"""make claims-speed: the inner step beside PyTorch, islands of several processes, BF16, decoding, the race over a slow line.
 
 Training speed takes some 20 minutes for each table; they are kept in bench/results/speed-PRECISION-SIZE-PROCESSOR.json, and those of
 every kind of processor are shown. LONG=fp32, LONG=bf16-34m, LONG=race and so on measure anew for this one, LONG=1 all.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+import generate_speed
 import speed_islands
 import speed_race
 import train_speed
@@ -80,8 +81,7 @@ def show_table(precision, size, file):
     for threads in THREADS:
         for claim, figure, met, target in lines_of(precision, size, processor, threads):
             if table is not None:
-                row = table["threads"][threads]
-                claims.kept(claim, lambda row=row, figure=figure: figure(row), met, target, lambda: is_current, "{:.2f}")
+                claims.kept(claim, lambda threads=threads, figure=figure: figure(table["threads"][threads]), met, target, lambda: is_current, "{:.2f}")
             elif ONLY.search(claim):
                 claims.show(claim, "never measured", target, "short")
 
@@ -99,9 +99,8 @@ def show_islands():
         for optimizer, steps in (("adamw", 20), ("sgd", 50)):
             both = differences(start, optimizer)
             close(f"two processes ({start}) and one, {steps} steps of {optimizer}: loss", lambda both=both: both()[0])
-            if optimizer == "adamw":
-                claims.measured(f"two processes ({start}) and one: final validation loss", lambda both=both: both()[1],
-                                lambda share: share <= 0.002, "<= 0.2 %", "{:.3%}")
+            claims.measured(f"two processes ({start}) and one, {steps} steps of {optimizer}: final validation loss", lambda both=both: both()[1],
+                            lambda share: share <= 0.002, "<= 0.2 %", "{:.3%}")
     for shard in ("zero1", "zero3"):
         close(f"two processes with {shard} and one, 20 steps of adamw: loss", lambda shard=shard: differences("atoll", "adamw", shard)()[0])
     claims.measured("memory of a process, ZeRO-3 at four processes, of one alone",
@@ -128,6 +127,18 @@ def show_numbers():
     claims.measured("the demo's validation loss in BF16 over that in FP32", lambda: demo("bf16")[0] / demo("fp32")[0] - 1,
                     lambda excess: excess <= 0.01, "<= +1 %", "{:+.2%}")
     claims.measured("two islands in BF16: distinct digests", lambda: demo("bf16")[1], lambda n: n == 1, "1", "{}")
+
+
+# --- decoding ---
+@functools.cache
+def made():
+    return generate_speed.rates(ATOLL)
+
+
+def show_decoding():
+    for name, least in (("a token a pass", 3), ("with guesses", 3)):
+        claims.measured(f"atoll generate, SmolLM2-135M in BF16, {name}: tokens/s of transformers' generate",
+                        lambda name=name: made()[name] / made()["transformers"], lambda ratio, least=least: ratio >= least, f">= {least}", "{:.1f}")
 
 
 # --- the race ---
@@ -160,6 +171,7 @@ def main():
                     show_table(precision, size, file)
         show_islands()
         show_numbers()
+        show_decoding()
         show_race()
         return claims.end()
     finally:

@@ -104,7 +104,7 @@ void take_shape(run::RunConfig& config, const std::filesystem::path& init,
   config.model = loaded.model;
 }
 
-/// Each island looks at its own share of the machine when it begins; this looks before any does.
+/// An island by itself looks when it begins; of several none knows that others are here.
 void require_memory_for_all(const run::RunConfig& config, int64_t processes) {
   if (config.adapter.is_on() || config.train.device != "cpu") return;
   weights::ModelConfig model = config.model;
@@ -112,8 +112,10 @@ void require_memory_for_all(const run::RunConfig& config, int64_t processes) {
   const int64_t num_islands = config.swarm.num_replicas();
   plan::TrainingFit fit =
       plan::fit_of_leader(model, config.train, config.sync, num_islands, processes);
-  fit.memory_bytes = usable_memory_bytes() / static_cast<double>(num_islands * processes);
-  plan::require_memory(fit, num_islands);
+  fit.memory_bytes = usable_memory_bytes();
+  fit.local_processes = processes;
+  fit.local_islands = num_islands;
+  plan::require_memory(fit);
 }
 
 void launch_islands(const TrainRequest& request, const std::string& link_rate, bool together,

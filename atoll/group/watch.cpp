@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "atoll/base/number.h"
 #include "atoll/base/process.h"
 
 namespace atl::group {
@@ -45,8 +46,9 @@ void Watch::announce(c10d::Store& store, const run::ProcessPlace& place) {
   write(store, size_key(place.rank), fmt::format("{}", place.size));
 }
 
-std::optional<std::string> Watch::announced_size(c10d::Store& store, int64_t rank) {
-  return read(store, size_key(rank), Duration::zero());
+std::optional<int64_t> Watch::announced_size(c10d::Store& store, int64_t rank) {
+  const auto text = read(store, size_key(rank), Duration::zero());
+  return text ? number_in<int64_t>(*text) : std::nullopt;
 }
 
 Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock,

@@ -36,7 +36,7 @@ class Watch {
   /// What this process says of itself first: where it is, and of how many it is one.
   static void announce(c10d::Store& store, const run::ProcessPlace& place);
   /// Nothing: it has not come yet.
-  static std::optional<std::string> announced_size(c10d::Store& store, int64_t rank);
+  static std::optional<int64_t> announced_size(c10d::Store& store, int64_t rank);
 
   /// Nothing while all are there.
   std::optional<Verdict> verdict() const;

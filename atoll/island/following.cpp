@@ -197,8 +197,12 @@ void follow(group::Processes& processes, const Asked& asked) {
         followed->obey(command);
       }
     }
+  } catch (const OutOfMemory& error) {
+    const std::string reason = outside_of_passes(error.what());
+    processes.fail(reason);
+    throw InputError(reason);
   } catch (const c10::Error& error) {
-    const std::string reason = "LibTorch: " + model::first_line(error);
+    const std::string reason = reason_of(error);
     processes.fail(reason);
     throw InputError(reason);
   } catch (const std::exception& error) {

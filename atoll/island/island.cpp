@@ -42,12 +42,14 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
   return checkpoints.back().second;
 }
 
-/// LibTorch's errors (no memory left, mostly) without their page of stack.
+/// LibTorch's errors without their page of stack.
 run::Summary without_backtrace(const std::function<run::Summary()>& train) {
   try {
     return train();
+  } catch (const OutOfMemory& error) {
+    throw InputError(outside_of_passes(error.what()));
   } catch (const c10::Error& error) {
-    throw InputError("LibTorch: " + model::first_line(error));
+    throw InputError(reason_of(error));
   }
 }
 
@@ -83,21 +85,18 @@ run::Summary train_alone_here(const run::RunConfig& given, const std::filesystem
   Materials materials = gather(config, folder, init, find_servers, events, place_of(processes));
   collective::Alone alone;
   if (config.sync.codec == "auto") config.sync.codec = "fp32";  // Nobody to send to.
-  std::optional<TrainingRun> run;
-  TrainingParts parts{.config = config,
-                      .folder = folder,
-                      .materials = materials,
-                      .averager = alone,
-                      .clock = clock,
-                      .processes = processes,
-                      .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
-                      .on_progress = on_progress,
-                      .events = events};
-  with_memory_advice(config, materials.model.device(), place_of(processes),
-                     [&] { run.emplace(std::move(parts)); });
-  if (checkpoint) run->resume(*checkpoint);
+  TrainingRun run({.config = config,
+                   .folder = folder,
+                   .materials = materials,
+                   .averager = alone,
+                   .clock = clock,
+                   .processes = processes,
+                   .wishes = {.interrupted = [] { return num_interrupts() > 0; }},
+                   .on_progress = on_progress,
+                   .events = events});
+  if (checkpoint) run.resume(*checkpoint);
   try {
-    return value_of(run->train(), folder);
+    return value_of(run.train(), folder);
   } catch (const Interrupted& interrupted) {
     if (weights::list_checkpoints(folder / "checkpoints").empty()) throw;
     throw Interrupted(

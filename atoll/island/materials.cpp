@@ -149,10 +149,9 @@ Materials gather(run::RunConfig& config, const std::filesystem::path& run_folder
   run::check(config);
   const at::Device device = model::usable_device(config.train.device, "train.device");
   if (!is_frozen && device.is_cpu()) plan::require_memory(training_fit(config, device, place));
-  model::Model model = with_memory_advice(config, device, place, [&] {
-    return is_frozen ? load_frozen(config)
-                     : model::Model(config.model, device, train::purpose_of(config.train));
-  });
+  model::Model model = is_frozen
+                           ? load_frozen(config)
+                           : model::Model(config.model, device, train::purpose_of(config.train));
   model.set_activation_checkpointing(config.train.activation_checkpointing);
   std::unique_ptr<model::Adapter> adapter;
   std::unique_ptr<train::FrozenLayers> servers;

@@ -20,7 +20,6 @@
 #include "atoll/island/joining.h"
 #include "atoll/island/link_probe.h"
 #include "atoll/island/materials.h"
-#include "atoll/island/out_of_memory.h"
 #include "atoll/island/run_state.h"
 #include "atoll/island/training_run.h"
 #include "atoll/method/method.h"
@@ -78,8 +77,7 @@ class Membership {
     if (comeback_) averager_ = &comeback_->before(*averager_);
     TrainingParts parts = parts_for(*start, *averager_);
     if (is_auto) parts.config.sync = resolve(parts, *start);
-    with_memory_advice(config_, materials_->model.device(), place_of(options_.processes),
-                       [&] { run_.emplace(std::move(parts)); });
+    run_.emplace(std::move(parts));
     if (auto placed = place(*start, is_auto ? kProbeRounds : 0); !placed) {
       return tl::unexpected(placed.error());
     }

@@ -7,6 +7,7 @@
 
 #include "atoll/base/error.h"
 #include "atoll/base/machine_memory.h"
+#include "atoll/model/torch_error.h"
 
 namespace atl::island {
 namespace {
@@ -28,15 +29,27 @@ bool is_out_of_memory(const c10::Error& error) {
 
 plan::TrainingFit training_fit(const run::RunConfig& config, c10::Device device,
                                const run::ProcessPlace& place) {
-  const int64_t sharing = device.is_cpu() ? place.local_size : 1;
   plan::TrainingFit fit = plan::fit_of_leader(config.model, config.train, config.sync,
                                               config.swarm.num_replicas(), place.size);
-  fit.memory_bytes = memory_of(device) / static_cast<double>(sharing);
+  fit.memory_bytes = memory_of(device);
+  if (device.is_cpu()) fit.local_processes = place.local_size;
   if (!place.leads()) fit.kept = {};
   return fit;
 }
 
-void advise(const run::RunConfig& config, c10::Device device, const run::ProcessPlace& place) {
+std::string outside_of_passes(const std::string& what) {
+  return what +
+         "; choose a smaller model (model.hidden_size, model.num_layers, ...), or share it among "
+         "processes on several machines (train.shard)";
+}
+
+std::string reason_of(const c10::Error& error) {
+  const std::string reason = "LibTorch: " + model::first_line(error);
+  return is_out_of_memory(error) ? outside_of_passes(reason) : reason;
+}
+
+void throw_with_advice(const run::RunConfig& config, c10::Device device,
+                       const run::ProcessPlace& place) {
   const plan::TrainingFit fit = training_fit(config, device, place);
   const std::string advice =
       config.adapter.is_on()

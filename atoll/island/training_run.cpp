@@ -165,8 +165,7 @@ void TrainingRun::begin() {
 
 Result<run::Summary> TrainingRun::train() {
   try {
-    return with_memory_advice(parts_.config, parts_.materials.model.device(),
-                              place_of(parts_.processes), [&] { return train_to_the_end(); });
+    return train_to_the_end();
   } catch (const Interrupted& interrupted) {
     give_up(interrupted.what());
   }
@@ -271,7 +270,9 @@ Result<void> TrainingRun::update() {
   if (!unit) return tl::unexpected(unit.error());
   learning_rate_ = method::learning_rate(options, step_);
   if (has_joined_) learning_rate_ *= method::rejoin_factor(options, optimizer_->num_updates());
-  const double loss = gradient_.add(*unit);
+  const double loss =
+      with_memory_advice(parts_.config, parts_.materials.model.device(), place_of(parts_.processes),
+                         [&] { return gradient_.add(*unit); });
   // From here on change what methods keep (DeMo's momentum), and then the parameters.
   checkpoints_.release();
   checkpoints_.step_goes_on();

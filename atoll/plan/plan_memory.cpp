@@ -107,6 +107,9 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
   if (has_outer) {
     // Global copy and momentum, before and after the round (sync/outer_state.h).
     memory.outer = 4 * one;
+    // Of late methods there is a third of both, and beside them four sums on their way, of eager
+    // DiLoCo also its last outer gradient (sync/eager_diloco.h).
+    if (method.is_late) memory.outer += (method.name == "eager_diloco" ? 7 : 6) * one;
     outer_on_device = one;                // The outer gradient.
     if (!is_cpu) outer_on_device += one;  // The global copy that it is made from.
     memory.outer += outer_on_device;

@@ -11,15 +11,45 @@
 namespace atl::plan {
 namespace {
 
+PlannedMemory state_of(const TrainingFit& fit) {
+  return with_state(fit.kept, size_of(fit.model), fit.train, fit.num_processes);
+}
+
+TrainingFit follower_of(const TrainingFit& fit) {
+  TrainingFit follower = fit;
+  follower.kept = {};
+  return follower;
+}
+
+/// Of all processes that share the memory.
+double all_states(const TrainingFit& fit) {
+  const auto others = static_cast<double>(fit.local_processes - 1);
+  return static_cast<double>(fit.local_islands) *
+         (state_bytes(fit) + others * state_bytes(follower_of(fit)));
+}
+double all_passes(const TrainingFit& fit, int64_t rows) {
+  return static_cast<double>(fit.local_islands * fit.local_processes) * pass_bytes(fit, rows);
+}
+
 /// The most rows at a time up to `most`, of those that deal the share evenly to the processes,
 /// whose pass fits beside the state; 0: none.
 int64_t rows_that_fit(const TrainingFit& fit, int64_t most) {
-  const double left = kUsableMemory * fit.memory_bytes - state_bytes(fit);
+  const double left = kUsableMemory * fit.memory_bytes - all_states(fit);
   for (int64_t rows = most; rows > 0; --rows) {
     const bool is_even = fit.rows % (rows * fit.num_processes) == 0;
-    if (is_even && pass_bytes(fit, rows) <= left) return rows;
+    if (is_even && all_passes(fit, rows) <= left) return rows;
   }
   return 0;
+}
+
+/// " for 2 islands of 4 processes"
+std::string for_whom(const TrainingFit& fit) {
+  std::string text;
+  if (fit.local_islands > 1) text = fmt::format("{} islands", fit.local_islands);
+  if (fit.local_processes > 1) {
+    text += fmt::format("{}{} processes", text.empty() ? "" : " of ", fit.local_processes);
+  }
+  return text.empty() ? text : " for " + text;
 }
 
 /// Those that leave each process less, from the least on.
@@ -49,8 +79,7 @@ TrainingFit fit_of_leader(const weights::ModelConfig& model, const method::Train
                           const method::SyncOptions& sync, int64_t num_islands,
                           int64_t num_processes) {
   method::SyncOptions known = sync;
-  if (known.codec == "auto")
-    known.codec = "fp32";  // What is chosen when links are known is smaller.
+  if (known.codec == "auto") known.codec = "fp32";  // It is chosen when the links are known.
   return {
       .model = model,
       .train = train,
@@ -60,8 +89,7 @@ TrainingFit fit_of_leader(const weights::ModelConfig& model, const method::Train
 }
 
 double state_bytes(const TrainingFit& fit) {
-  const PlannedMemory state =
-      with_state(fit.kept, size_of(fit.model), fit.train, fit.num_processes);
+  const PlannedMemory state = state_of(fit);
   return fit.is_on_cpu() ? state.device - state.checkpoint : state.device;
 }
 
@@ -69,26 +97,24 @@ double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time) {
   return pass_memory(fit.model, fit.train).bytes(rows_at_a_time);
 }
 
-void require_memory(const TrainingFit& fit, int64_t num_islands) {
+void require_memory(const TrainingFit& fit) {
   // Activations, and what a round has at a time, are estimates.
-  TrainingFit without_method = fit;
-  without_method.kept = {};
-  const double sure = state_bytes(without_method);
-  const double about = state_bytes(fit) - sure + pass_bytes(fit, fit.rows_at_a_time());
+  const double sure = all_states(follower_of(fit));
+  const double about = all_states(fit) - sure + all_passes(fit, fit.rows_at_a_time());
   if (sure + 0.7 * about <= fit.memory_bytes) return;
-  throw InputError(fmt::format("this machine has too little memory{}: {}",
-                               num_islands > 1 ? fmt::format(" for {} islands", num_islands) : "",
-                               memory_advice(fit)));
+  throw InputError(
+      fmt::format("this machine has too little memory{}: {}", for_whom(fit), memory_advice(fit)));
 }
 
 std::string memory_advice(const TrainingFit& fit, bool was_tried) {
   const int64_t rows = fit.rows_at_a_time();
+  const PlannedMemory state = state_of(fit);
   std::string text = fmt::format(
       "{} row{} of {} tokens at a time need about {}, parameters, gradients{} {}, and "
       "there are {}; ",
-      rows, rows == 1 ? "" : "s", fit.train.sequence_length, format_bytes(pass_bytes(fit, rows)),
-      fit.kept.device > 0 ? ", moments and what the method keeps" : " and moments",
-      format_bytes(state_bytes(fit)), format_bytes(fit.memory_bytes));
+      rows, rows == 1 ? "" : "s", fit.train.sequence_length, format_bytes(all_passes(fit, rows)),
+      state.outer + state.exchange > 0 ? ", moments and what the method keeps" : " and moments",
+      format_bytes(all_states(fit)), format_bytes(fit.memory_bytes));
   const int64_t fewer = rows_that_fit(fit, was_tried ? rows / 2 : rows - 1);
   if (fewer > 0) return text + fmt::format("fewer would fit: --train.micro_batch_rows={}", fewer);
   TrainingFit other = fit;

@@ -11,14 +11,16 @@
 
 namespace atl::plan {
 
-/// A process of a replica that is to train, with that much memory for itself.
+/// A process of a replica that is to train, and what shares that much memory with it.
 struct TrainingFit {
   weights::ModelConfig model;
   method::TrainOptions train;
   int64_t rows = 1;           // The replica's share of a step: micro_batch_rows at a time, 0: all.
   int64_t num_processes = 1;  // Of the replica.
   double memory_bytes = 0;
-  PlannedMemory kept = {};  // For the method, by process 0 (method_memory()).
+  int64_t local_processes = 1;  // Of the replica, there; the others keep nothing for the method.
+  int64_t local_islands = 1;    // With as many processes each.
+  PlannedMemory kept = {};      // For the method, by process 0 (method_memory()).
 
   bool is_on_cpu() const { return train.device == "cpu"; }
   /// Micro-batches are dealt to processes whole, or their rows are (group/share.h).
@@ -42,8 +44,8 @@ double state_bytes(const TrainingFit& fit);
 double pass_bytes(const TrainingFit& fit, int64_t rows_at_a_time);
 
 /// Where a machine's memory is full the system ends a process with no word why: throws InputError
-/// with memory_advice() if much more is needed than there is. So many islands are on this machine.
-void require_memory(const TrainingFit& fit, int64_t num_islands = 1);
+/// with memory_advice() if much more is needed than there is.
+void require_memory(const TrainingFit& fit);
 
 /// How much is needed and there, and which settings to change, with values that would fit: the end
 /// of a sentence that says what went wrong. What `was_tried` does not fit, whatever is reckoned.

@@ -101,6 +101,35 @@ TEST(TrainingMemory, WhatTheMethodKeepsIsPartOfIt) {
   EXPECT_NO_THROW(require_memory(leader));
 }
 
+TEST(TrainingMemory, OnlyOneProcessOfAnIslandKeepsItForTheMethod) {
+  const TrainingFit plain = fit_in(0);
+  const TrainingFit alone = fit_of_leader(plain.model, plain.train, {.method = "diloco"}, 2, 4);
+  TrainingFit four = alone;
+  four.local_processes = 4;
+  const double pass = pass_bytes(four, four.rows_at_a_time());
+  four.memory_bytes = state_bytes(alone) + 3 * state_bytes(plain) + 4 * pass;
+  EXPECT_NO_THROW(require_memory(four));
+  four.memory_bytes = 4 * state_bytes(plain) + 2 * pass;
+  EXPECT_THROW(require_memory(four), InputError);
+}
+
+TEST(TrainingMemory, WhoAgreesWithNobodyKeepsNothing) {
+  TrainingFit fit = fit_of_leader(fit_in(0).model, fit_in(0).train, {.method = "single"}, 1, 1);
+  fit.memory_bytes = 1e6;
+  EXPECT_THAT(memory_advice(fit), HasSubstr("parameters, gradients and moments "));
+}
+
+TEST(TrainingMemory, LateMethodsKeepMore) {
+  const TrainingFit plain = fit_in(0);
+  const double one = 4 * size_of(plain.model).params;
+  const auto kept = [&](const char* method) {
+    return fit_of_leader(plain.model, plain.train, {.method = method}, 2, 1).kept.outer / one;
+  };
+  EXPECT_DOUBLE_EQ(kept("diloco"), 5);
+  EXPECT_DOUBLE_EQ(kept("delayed_diloco"), 11);
+  EXPECT_DOUBLE_EQ(kept("eager_diloco"), 12);
+}
+
 TEST(TrainingMemory, AChosenCodecIsNotKnownYet) {
   const TrainingFit plain = fit_in(1e9);
   EXPECT_GT(state_bytes(fit_of_leader(plain.model, plain.train,
@@ -109,9 +138,14 @@ TEST(TrainingMemory, AChosenCodecIsNotKnownYet) {
 }
 
 TEST(TrainingMemory, SeveralIslandsOfAMachineAreNamed) {
+  TrainingFit fit = fit_in(1e6);
+  fit.local_islands = 3;
+  EXPECT_THAT([&] { require_memory(fit); },
+              ThrowsMessage<InputError>(HasSubstr("too little memory for 3 islands: ")));
+  fit.local_processes = 2;
   EXPECT_THAT(
-      [] { require_memory(fit_in(1e6), 3); },
-      ThrowsMessage<InputError>(HasSubstr("this machine has too little memory for 3 islands: ")));
+      [&] { require_memory(fit); },
+      ThrowsMessage<InputError>(HasSubstr("too little memory for 3 islands of 2 processes: ")));
 }
 
 TEST(TrainingMemory, Bf16AndCheckpointingNeedLess) {
