@@ -22,7 +22,7 @@ from claims import ATOLL, ONLY, RESULTS, ROOT, Claims, code_hash, is_named, last
 from pytorch_step import device_name
 
 PYTHON = sys.executable
-CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", "bench/pytorch_step.py", "bench/train_speed.py")
+CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", ":!*_test.cpp", "bench/pytorch_step.py", "bench/train_speed.py")
 LINES = ("atoll", "bench/speed_race.py")
 claims = Claims("speed", LINES)
 work = speed_islands.folder()

@@ -1,14 +1,18 @@
 #include "atoll/data/token_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "atoll/base/random.h"
 #include "atoll/data/batches.h"
@@ -351,6 +355,37 @@ TEST_F(StoreTest, BatchesAreOlmosWholeBatchesOfEachPass) {
   EXPECT_TRUE(std::equal(want.begin() + 1, want.end(), targets.begin()));
   EXPECT_EQ(targets[6], kIgnoredTarget);
   EXPECT_EQ(targets[13], kIgnoredTarget);
+}
+
+TEST_F(StoreTest, RowsToBeFilledComeFromTheDiskMeanwhile) {
+  std::string text;  // Which needs a token for each byte.
+  while (text.size() < 16'000'000) text += "xq zv\n";
+  write("long.txt", text);
+  pack_into("store", "long.txt", {.validation_share = 0});
+  const fs::path file = folder_ / "store" / tokens_file_name(Split::kTrain);
+  const int opened = ::open(file.c_str(), O_RDWR);
+  ASSERT_EQ(::fsync(opened), 0);
+  ASSERT_EQ(::posix_fadvise(opened, 0, 0, POSIX_FADV_DONTNEED), 0);
+  ::close(opened);
+
+  // It looks at both ends, and the system then reads some megabytes around them.
+  const TokenStore store = TokenStore::open(folder_ / "store");
+  const Batches batches(store, Split::kTrain, {.sequence_length = 64, .batch_rows = 4});
+  const MappedFile mapped(file);
+  const int64_t row = batches.num_rows() / 2;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t at = static_cast<size_t>(row) * 64 * token_bytes(store.info().type) / page * page;
+  const auto is_in_memory = [&] {
+    unsigned char state = 0;
+    EXPECT_EQ(::mincore(const_cast<std::byte*>(mapped.bytes().data()) + at, 1, &state), 0);
+    return (state & 1) != 0;
+  };
+  if (is_in_memory()) GTEST_SKIP() << "this file system keeps its files in memory";
+  batches.will_fill(std::vector<int64_t>{row});
+  for (int i = 0; i < 1000 && !is_in_memory(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(is_in_memory());
 }
 
 TEST_F(StoreTest, BatchesRefuseTooLittleText) {

@@ -40,6 +40,8 @@ struct OuterOptimizer {
 
   bool has_momentum() const { return rule != OuterRule::kSgd; }
   bool has_square() const { return rule == OuterRule::kAdam; }
+  /// Tensors of the parameters' size that it goes on from: they, and what it remembers.
+  int num_tensors() const { return 1 + int{has_momentum()} + int{has_square()}; }
 
   /// One step from `old` to `next` with `delta_P` as the gradient (DiLoCo, arXiv 2311.08105,
   /// algorithm 1); the maps of torch.optim.SGD (dampening 0) and torch.optim.Adam:

@@ -14,7 +14,6 @@
 
 #include "atoll/model/composite.h"
 #include "atoll/model/product_library.h"
-#include "atoll/model/tile_products.h"
 
 namespace atl::model {
 namespace {
@@ -169,7 +168,7 @@ TEST(MatmulTest, TheCpusKindSuggestsTheUsualOne) {
   } else {
     EXPECT_EQ(libraries_for(ProductTypes::kFp32).front(), kMkl);
   }
-  const bool has_bf16 = has_tiles(at::kBFloat16);
+  const bool has_bf16 = __builtin_cpu_supports("avx512bf16");
   EXPECT_EQ(libraries_for(ProductTypes::kBf16).front(), has_bf16 ? kOneDnn : kWidened);
   if (has_bf16 && __builtin_cpu_is("intel")) {
     EXPECT_EQ(libraries_for(ProductTypes::kBf16ToFp32).front(), kMkl);

@@ -6,6 +6,7 @@
 
 #include "atoll/codec/codec.h"
 #include "atoll/method/method.h"
+#include "atoll/method/outer_optimizer.h"
 #include "atoll/method/sharding.h"
 #include "atoll/method/topology.h"
 #include "atoll/weights/families.h"
@@ -100,16 +101,19 @@ PlannedMemory method_memory(double params, const method::SyncOptions& sync, int 
   PlannedMemory memory;
   // Those that a round changes are whole in process 0, whatever is sharded.
   if (method.reduces_gradients) memory.gradients = one;
-  // Model and moments; with an outer optimiser also the live parameters and its momentum, and what
-  // is on its way.
-  memory.checkpoint = (3 + (has_outer ? 2 : 0) + (method.has_delay() ? 1 : 0)) * one;
+  // Of an outer state (sync/outer_state.h): the global copy, and what the optimiser remembers.
+  const int num_tensors = has_outer ? method::make_outer_optimizer(sync).num_tensors() : 0;
+  // Model and moments; with an outer optimiser also its state, of which the model is part, and the
+  // live parameters; and what is on its way.
+  memory.checkpoint = (3 + num_tensors + (method.has_delay() ? 1 : 0)) * one;
   double outer_on_device = 0;
   if (has_outer) {
-    // Global copy and momentum, before and after the round (sync/outer_state.h).
-    memory.outer = 4 * one;
-    // Of late methods there is a third of both, and beside them four sums on their way, of eager
+    memory.outer = 2 * num_tensors * one;  // Before and after the round.
+    // Of late methods there is a third state, and beside them four sums on their way, of eager
     // DiLoCo also its last outer gradient (sync/eager_diloco.h).
-    if (method.is_late) memory.outer += (method.name == "eager_diloco" ? 7 : 6) * one;
+    if (method.is_late) {
+      memory.outer += (num_tensors + (method.name == "eager_diloco" ? 5 : 4)) * one;
+    }
     outer_on_device = one;                // The outer gradient.
     if (!is_cpu) outer_on_device += one;  // The global copy that it is made from.
     memory.outer += outer_on_device;

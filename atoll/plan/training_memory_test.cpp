@@ -130,6 +130,19 @@ TEST(TrainingMemory, LateMethodsKeepMore) {
   EXPECT_DOUBLE_EQ(kept("eager_diloco"), 12);
 }
 
+TEST(TrainingMemory, OuterOptimisersRememberWhatTheyNeed) {
+  const TrainingFit plain = fit_in(0);
+  const double one = 4 * size_of(plain.model).params;
+  const auto kept = [&](const char* method, const char* optimizer) {
+    const method::SyncOptions sync{.method = method, .outer_optimizer = optimizer};
+    return fit_of_leader(plain.model, plain.train, sync, 2, 1).kept.outer / one;
+  };
+  EXPECT_DOUBLE_EQ(kept("diloco", "sgd"), 3);
+  EXPECT_DOUBLE_EQ(kept("diloco", "nesterov"), 5);
+  EXPECT_DOUBLE_EQ(kept("streaming_diloco", "adam"), 7);
+  EXPECT_DOUBLE_EQ(kept("delayed_diloco", "sgd"), 8);
+}
+
 TEST(TrainingMemory, AChosenCodecIsNotKnownYet) {
   const TrainingFit plain = fit_in(1e9);
   EXPECT_GT(state_bytes(fit_of_leader(plain.model, plain.train,
