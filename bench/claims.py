@@ -37,6 +37,8 @@ def last_json(text):
 # What set-up and a build from nothing depend on: a few lines more or less of source do not change their time.
 SETUP = ("cmake", "CMakeLists.txt", "CMakePresets.json", "configs", "scripts", "Makefile")
 CODE = ("atoll", *SETUP)
+# For results that what tests the program cannot change.
+NO_TESTS = (":!atoll/testing", *(f":!atoll/**/*_{kind}.cpp" for kind in ("test", "fuzz", "bench")))
 
 
 def code_hash(paths=CODE):

@@ -18,12 +18,12 @@ import generate_speed
 import speed_islands
 import speed_race
 import train_speed
-from claims import ATOLL, ONLY, RESULTS, ROOT, Claims, code_hash, is_named, last_json, run
+from claims import ATOLL, NO_TESTS, ONLY, RESULTS, ROOT, Claims, code_hash, is_named, last_json, run
 from pytorch_step import device_name
 
 PYTHON = sys.executable
-CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", ":!*_test.cpp", "bench/pytorch_step.py", "bench/train_speed.py")
-LINES = ("atoll", "bench/speed_race.py")
+CODE = ("atoll/base", "atoll/cli_torch", "atoll/model", "atoll/train", "bench/pytorch_step.py", "bench/train_speed.py", *NO_TESTS)
+LINES = ("atoll", "bench/speed_race.py", *NO_TESTS)
 claims = Claims("speed", LINES)
 work = speed_islands.folder()
 

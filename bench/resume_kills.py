@@ -21,7 +21,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "processes"))
-from claims import code_hash  # noqa: E402
+from claims import NO_TESTS, code_hash  # noqa: E402
 from swarm_run import SwarmRun, wait_for  # noqa: E402
 
 ROUNDS = 12
@@ -34,9 +34,8 @@ METHODS = {
                               "sync.fragment_sync_delay": 11, "sync.codec": "int4", "train.checkpoint_every": 0},
     "sparse_loco": {"sync.method": "sparse_loco", "sync.sync_every": 20, "train.checkpoint_every": 90},
 }
-# What the ends depend on: the program's sources, but not what tests it, and this file.
-CODE = ("atoll", "bench/resume_kills.py", "tests/processes/swarm_run.py", ":!atoll/testing",
-        *(f":!atoll/**/*_{kind}.cpp" for kind in ("test", "fuzz", "bench")))
+# What the ends depend on.
+CODE = ("atoll", "bench/resume_kills.py", "tests/processes/swarm_run.py", *NO_TESTS)
 VICTIMS = (["a"], ["b"], ["a", "b"])
 AGAIN = re.compile(r"computing (\d+) steps after checkpoint")
 

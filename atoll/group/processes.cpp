@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <numeric>
 #include <thread>
 
 #include "atoll/base/check.h"
@@ -21,6 +19,7 @@
 #include "atoll/group/answer_timer.h"
 #include "atoll/group/backend.h"
 #include "atoll/group/meeting.h"
+#include "atoll/group/roll_call.h"
 #include "atoll/group/watch.h"
 #include "atoll/model/spilled_tensor.h"
 #include "atoll/model/torch_error.h"
@@ -60,54 +59,6 @@ void leave_silent_store(const run::ProcessPlace& place, Duration silence) {
   ::_exit(kProcessLostStatus);
 }
 
-/// Who has not come to the store, and who has with another idea of how many meet there.
-struct Absent {
-  std::vector<int64_t> missing;
-  std::optional<std::pair<int64_t, int64_t>> other;  // Its rank, and the number it knows.
-};
-
-Absent find_absent(c10d::Store& store, const run::ProcessPlace& place,
-                   const std::vector<int64_t>& awaited) {
-  Absent absent;
-  for (const int64_t rank : awaited) {
-    const auto size = Watch::announced_size(store, rank);
-    if (size == place.size) continue;
-    absent.missing.push_back(rank);
-    if (size) absent.other = {rank, *size};
-  }
-  return absent;
-}
-
-/// Meets the others at the store: their backend can be made only once all are there.
-void wait_for_all(c10d::Store& store, const run::ProcessPlace& place, Duration patience,
-                  const Clock& clock, AnswerTimer& timer) {
-  const Time begin = clock.now();
-  Absent absent;
-  absent.missing.resize(static_cast<size_t>(place.size));
-  std::iota(absent.missing.begin(), absent.missing.end(), 0);
-  while (true) {
-    absent = find_absent(store, place, absent.missing);
-    timer.answered();
-    if (absent.missing.empty()) return;
-    const Duration waited = clock.now() - begin;
-    // A store that torchrun keeps may have a number of before for a moment. It ends with process 0
-    // elsewhere, who leaves the others time to see it too.
-    if (absent.other && waited >= (place.leads() ? 2 * kGoodbye : kGoodbye)) {
-      throw InputError(fmt::format(
-          "process {} of this island was started as one of {}, and process {} as one of {}; start "
-          "all with the same number of processes",
-          absent.other->first, absent.other->second, place.rank, place.size));
-    }
-    if (waited >= patience) break;
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  throw InputError(fmt::format(
-      "of the {} processes of this island {} {} not come within {:.0f} s (train.process_timeout); "
-      "all are to be started with the same command",
-      place.size, fmt::join(absent.missing, ", "), absent.missing.size() == 1 ? "has" : "have",
-      seconds(patience)));
-}
-
 }  // namespace
 
 class Processes::Shell {
@@ -119,7 +70,6 @@ class Processes::Shell {
                [place = place_](Duration silence) { leave_silent_store(place, silence); }),
         store_(open_store(place_, options.timeout)) {
     try {
-      Watch::announce(*store_, place_);
       wait_for_all(*store_, place_, options.timeout, clock_, timer_);
       backend_ = make_backend(c10::make_intrusive<c10d::PrefixStore>("backend", store_), place_,
                               options.timeout);

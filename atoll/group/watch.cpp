@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "atoll/base/number.h"
 #include "atoll/base/process.h"
 
 namespace atl::group {
@@ -34,7 +33,6 @@ constexpr char kEnded = '!';
 
 std::string sign_key(int64_t rank) { return fmt::format("sign/{}", rank); }
 std::string host_key(int64_t rank) { return fmt::format("host/{}", rank); }
-std::string size_key(int64_t rank) { return fmt::format("size/{}", rank); }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
@@ -43,12 +41,6 @@ std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), 
 void Watch::announce(c10d::Store& store, const run::ProcessPlace& place) {
   write(store, sign_key(place.rank), "0");
   write(store, host_key(place.rank), machine_name());
-  write(store, size_key(place.rank), fmt::format("{}", place.size));
-}
-
-std::optional<int64_t> Watch::announced_size(c10d::Store& store, int64_t rank) {
-  const auto text = read(store, size_key(rank), Duration::zero());
-  return text ? number_in<int64_t>(*text) : std::nullopt;
 }
 
 Watch::Watch(Store store, const run::ProcessPlace& place, Duration limit, const Clock& clock,

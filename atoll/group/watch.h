@@ -33,10 +33,8 @@ class Watch {
   /// Ends the thread; the others are not told.
   ~Watch();
 
-  /// What this process says of itself first: where it is, and of how many it is one.
+  /// What this process says of itself first: that it is there, and where.
   static void announce(c10d::Store& store, const run::ProcessPlace& place);
-  /// Nothing: it has not come yet.
-  static std::optional<int64_t> announced_size(c10d::Store& store, int64_t rank);
 
   /// Nothing while all are there.
   std::optional<Verdict> verdict() const;
